@@ -1,0 +1,29 @@
+# `make demo` and `make test` work on a fresh machine: both create .venv with plain pip.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint clean
+
+.venv/.done: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aicau needs Python 3.11 or newer")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/.done
+	mkdir -p demo
+	$(BIN)/aicau simulate --problem type3 --strategy random --strategy lc --strategy farthest \
+	    --strategy pemse:direct:eigen --strategy pemse:quadratic:eigen --strategy pemse:direct:spread \
+	    --initial 10 --batch-size 10 --rounds 10 --runs 10 --seed 0 --plot demo/type3.png
+
+test: .venv/.done
+	$(BIN)/python -m pytest
+
+lint: .venv/.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf .venv demo

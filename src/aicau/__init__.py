@@ -1,0 +1,116 @@
+"""aicau: choose the next batch of experiments when noise differs from place to place and is shared within a batch.
+
+Public names are loaded when they are first used, so that `aicau --help` starts without PyTorch.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from aicau import bias, problems, streams
+    from aicau.acquisition import Score, View
+    from aicau.batching import Eigen, Spread, Top
+    from aicau.bias import Direct, Evidence, Perfect, Quadratic
+    from aicau.decomposition import (
+        difference,
+        emse,
+        epistemic,
+        omega_bias_first,
+        omega_together,
+        omega_uncorrelated,
+        pemse,
+    )
+    from aicau.ensembles import MLP, Members, Modules, PosteriorSamples, Regressors
+    from aicau.errors import AicauError
+    from aicau.observations import Observations
+    from aicau.omega import Omega
+    from aicau.pool import Pool
+    from aicau.problems import Problem, TableProblem
+    from aicau.simulate import Result, simulate
+    from aicau.strategy import Strategy
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "AicauError": "errors",
+    "Direct": "bias",
+    "Eigen": "batching",
+    "Evidence": "bias",
+    "MLP": "ensembles",
+    "Members": "ensembles",
+    "Modules": "ensembles",
+    "Observations": "observations",
+    "Omega": "omega",
+    "Perfect": "bias",
+    "Pool": "pool",
+    "PosteriorSamples": "ensembles",
+    "Problem": "problems",
+    "Quadratic": "bias",
+    "Regressors": "ensembles",
+    "Result": "simulate",
+    "Score": "acquisition",
+    "Spread": "batching",
+    "Strategy": "strategy",
+    "TableProblem": "problems",
+    "Top": "batching",
+    "View": "acquisition",
+    "difference": "decomposition",
+    "emse": "decomposition",
+    "epistemic": "decomposition",
+    "omega_bias_first": "decomposition",
+    "omega_together": "decomposition",
+    "omega_uncorrelated": "decomposition",
+    "pemse": "decomposition",
+    "simulate": "simulate",
+}
+_MODULES = ("bias", "problems", "streams")
+
+__all__ = [
+    "MLP",
+    "AicauError",
+    "Direct",
+    "Eigen",
+    "Evidence",
+    "Members",
+    "Modules",
+    "Observations",
+    "Omega",
+    "Perfect",
+    "Pool",
+    "PosteriorSamples",
+    "Problem",
+    "Quadratic",
+    "Regressors",
+    "Result",
+    "Score",
+    "Spread",
+    "Strategy",
+    "TableProblem",
+    "Top",
+    "View",
+    "bias",
+    "difference",
+    "emse",
+    "epistemic",
+    "omega_bias_first",
+    "omega_together",
+    "omega_uncorrelated",
+    "pemse",
+    "problems",
+    "simulate",
+    "streams",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"aicau.{name}")
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"aicau.{_HOME[name]}"), name)
+        globals()[name] = value  # a module of the same name (simulate) must not hide the function
+        return value
+    raise AttributeError(f"module 'aicau' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

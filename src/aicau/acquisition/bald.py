@@ -1,0 +1,23 @@
+"""BALD for a regression ensemble: ½·log(1 + σ²_F), the mutual information under unit noise.
+
+It is a rising function of σ²_F, so one point at a time (or by `top`) it ranks exactly like least confidence.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from aicau import decomposition
+from aicau.acquisition.base import Score, View
+
+
+@dataclass(frozen=True)
+class Bald:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        assert view.predictions is not None
+        return Score(0.5 * torch.log1p(decomposition.epistemic(view.predictions)))

@@ -1,0 +1,18 @@
+"""Least confidence: α = σ²_F, the diagonal of Σ_F."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aicau import decomposition
+from aicau.acquisition.base import Score, View
+
+
+@dataclass(frozen=True)
+class LeastConfidence:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        assert view.predictions is not None
+        return Score.of(decomposition.covariance(view.predictions))

@@ -1,0 +1,22 @@
+"""PEMSE: the part of the error that can be reduced, α = σ²_F + δ², the diagonal of Σ_F + Δ (Eq. t1_emse).
+
+σ²_Y is left out, as in the paper: measuring does not reduce it, and in the difference it cancels.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aicau import decomposition
+from aicau.acquisition.base import Score, View
+
+
+@dataclass(frozen=True)
+class Pemse:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = True
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        assert view.predictions is not None
+        assert view.cobias is not None
+        return Score.of(decomposition.covariance(view.predictions) + view.cobias)

@@ -1,0 +1,18 @@
+"""Random selection: α is constant, and ties are broken at random."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aicau import streams
+from aicau.acquisition.base import Score, View
+from aicau.streams import Purpose
+
+
+@dataclass(frozen=True)
+class Random:
+    needs_model: ClassVar[bool] = False
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = "top"
+
+    def score(self, view: View) -> Score:
+        return Score(streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]))

@@ -1,0 +1,31 @@
+"""Batching: from a score over the pool to m different points."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View
+from aicau.errors import InputError
+
+
+class Batching(Protocol):
+    """Parameters only; `select` is a pure function. Chosen points are distinct and allowed."""
+
+    def select(self, score: Score, view: View, m: int) -> Tensor: ...  # (..., m)
+
+
+def check_enough(view: View, m: int) -> None:
+    """Every run must have m points left."""
+    left = int(view.allowed.sum(-1).min())
+    if left < m:
+        raise InputError(f"{m} points were asked for and only {left} can still be measured")
+
+
+def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (..., n) -> (...), (..., n)
+    """The best allowed point, and what is allowed after it is taken. Ties go to the smallest index."""
+    best = torch.where(allowed, score.nan_to_num(nan=-torch.inf), -torch.inf)
+    # An allowed point beats a forbidden one even where its score is −∞.
+    best = torch.where(allowed & (best == -torch.inf), torch.finfo(best.dtype).min, best)
+    index = best.argmax(-1)
+    return index, allowed.scatter(-1, index[..., None], False)

@@ -1,0 +1,48 @@
+"""Spread: one by one the point with the largest α(x)·d(x)², d the distance to the nearest measured or chosen point.
+
+It is greedy error-weighted quantisation of the pool; the cost is linear in n. Distances are Euclidean in standardised
+x. Where no α is positive, distance alone decides; where nothing was measured yet, the first point is the one nearest to
+the centre of the pool.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View
+from aicau.batching.base import check_enough, take_best
+
+
+@dataclass(frozen=True)
+class Spread:
+    def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
+        check_enough(view, m)
+        alpha = score.alpha.to(view.x).clamp_min(0)
+        alpha = torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
+        square = nearest_square(view.x, view.measured)
+        allowed, chosen = view.allowed, []
+        for _ in range(m):
+            weight = torch.where(torch.isinf(square), nearness_to_centre(view.x), square)
+            index, allowed = take_best(alpha * weight, allowed)
+            chosen.append(index)
+            square = torch.minimum(square, ((view.x - view.x[index][..., None, :]) ** 2).sum(-1))
+        return torch.stack(chosen, -1)
+
+
+def nearness_to_centre(x: Tensor) -> Tensor:  # (n, d) -> (n,)
+    """Largest at the centre of the pool: where the first point goes when nothing was measured."""
+    return 1 / (1 + ((x - x.mean(0)) ** 2).sum(-1))
+
+
+def nearest_square(x: Tensor, measured: Tensor) -> Tensor:  # (n, d), (..., n) -> (..., n)
+    """Squared distance to the nearest measured point; infinite where nothing was measured."""
+    rows = []
+    for row in measured.reshape(-1, x.shape[0]):
+        points = x[row]
+        if points.shape[0] == 0:
+            rows.append(torch.full_like(x[:, 0], torch.inf))
+            continue
+        parts = x.split(max(1, 10**7 // points.shape[0]))  # at most 10⁷ distances at a time
+        rows.append(torch.cat([torch.cdist(part, points).amin(-1) for part in parts]) ** 2)
+    return torch.stack(rows).reshape(measured.shape)

@@ -1,0 +1,50 @@
+"""Estimators of the bias δ = μ_F − μ_Y over the pool, as a cobias matrix Δ̂ in signed factors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from aicau import decomposition
+from aicau.observations import Collapsed, Observations
+from aicau.omega import Omega
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What an estimator may see after round k."""
+
+    x: Tensor  # (n, d) the pool
+    observations: Observations  # (..., l)
+    predictions: Tensor  # (..., K, n)
+    keys: Tensor  # (...) one stream per run, for this round
+    oracle: Callable[[int], Tensor] | None = None  # count -> mean of as many realisations (..., n); simulation only
+
+    def side_information(self) -> Tensor:  # (..., n, d + 2)
+        """h = [x, μ_F, σ²_F] (Appendix A)."""
+        mean, spread = decomposition.mean(self.predictions), decomposition.epistemic(self.predictions)
+        x = self.x.to(mean).expand(*mean.shape, self.x.shape[-1])
+        return torch.cat([x, mean[..., None], spread[..., None]], -1)
+
+    def residuals(self) -> tuple[Collapsed, Tensor]:  # (..., l)
+        """Measured points and δ there: mean over members minus mean over measurements (Appendix D.3)."""
+        seen = self.observations.collapse()
+        mean = decomposition.mean(self.predictions).gather(-1, seen.index)
+        return seen, torch.where(seen.valid, mean.double() - seen.mean, 0.0)
+
+
+class BiasEstimator(Protocol):
+    """Parameters only; `estimate` is a pure function of the evidence."""
+
+    def estimate(self, evidence: Evidence) -> Omega: ...
+
+
+def place(values: Tensor, seen: Collapsed, onto: Tensor) -> Tensor:  # (..., l), (..., n) -> (..., n)
+    """`onto` with `values` written at the measured points."""
+    # Padded entries point at index 0: send them to an extra slot and drop it.
+    n = onto.shape[-1]
+    index = torch.where(seen.valid, seen.index, n)
+    wide = torch.cat([onto, onto.new_zeros(*onto.shape[:-1], 1)], -1)
+    return wide.scatter(-1, index, values.to(onto))[..., :n]

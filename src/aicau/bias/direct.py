@@ -1,0 +1,32 @@
+"""Direct estimation: a Gaussian process on h = [x, μ_F, σ²_F] predicts δ where nothing was measured; Δ̂ has rank 1."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from aicau import decomposition, gp
+from aicau.bias.base import Evidence, place
+from aicau.omega import Omega
+from aicau.runs import by_run
+
+
+@dataclass(frozen=True)
+class Direct:
+    alpha: float = 1e-6
+
+    def estimate(self, evidence: Evidence) -> Omega:
+        side = evidence.side_information().double()
+        seen, residual = evidence.residuals()
+        rows = seen.index[..., None].expand(*seen.index.shape, side.shape[-1])
+        lead, n = side.shape[:-2], side.shape[-2]
+        flat = [
+            side.reshape(-1, *side.shape[-2:]),
+            side.gather(-2, rows).reshape(-1, *rows.shape[-2:]),
+            residual.reshape(-1, residual.shape[-1]),
+            seen.valid.reshape(-1, residual.shape[-1]),
+        ]
+        (estimate,) = by_run(self._mean, *flat)
+        return decomposition.cobias(place(residual, seen, estimate.reshape(*lead, n)).float())
+
+    def _mean(self, side: Tensor, rows: Tensor, residual: Tensor, valid: Tensor) -> tuple[Tensor]:
+        return (gp.fit(rows, residual, valid, self.alpha).mean(side),)

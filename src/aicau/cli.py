@@ -1,0 +1,96 @@
+"""The command line. Heavy imports happen inside the commands, so that `aicau --help` answers at once."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aicau.errors import AicauError
+
+app = typer.Typer(
+    help="Choose the next batch of experiments when measurements are noisy.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def top() -> None:
+    """Choose the next batch of experiments when measurements are noisy, unevenly noisy, and noisy together."""
+
+
+@app.command()
+def simulate(
+    strategy: Annotated[
+        list[str],
+        typer.Option(help="acquisition[:bias][:batching][:difference], e.g. pemse:direct:eigen; repeat to compare"),
+    ],
+    problem: Annotated[str, typer.Option(help="type1, type2 or type3")] = "type2",
+    initial: Annotated[int, typer.Option(help="Random points measured before the first round")] = 10,
+    batch_size: Annotated[int, typer.Option(help="Points per round")] = 10,
+    rounds: Annotated[int, typer.Option(help="Rounds after the initial points")] = 10,
+    runs: Annotated[int, typer.Option(help="Independent repetitions, paired between strategies")] = 10,
+    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    noise_scale: Annotated[float, typer.Option(help="Multiplies the noise of the problem")] = 1.0,
+    correlation_length: Annotated[
+        float | None, typer.Option(help="Of the noise of type3; default π/2, as in the paper")
+    ] = None,
+    grid: Annotated[int, typer.Option(help="Points along each side of the grid")] = 50,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+) -> None:
+    """Compare strategies on one of the paper's problems.
+
+    Example: aicau simulate --problem type3 --strategy random --strategy pemse:direct:spread --runs 5
+    """
+    if plot is not None and (plot.suffix.lower() not in {".png", ".svg", ".pdf"} or not plot.parent.is_dir()):
+        raise AicauError(f"cannot write a plot to {plot}: name a .png, .svg or .pdf file in a folder that exists")
+    from aicau import problems
+    from aicau.simulate import simulate as run
+    from aicau.strategy import Strategy
+
+    parameters = {"grid": grid, "noise_scale": noise_scale}
+    if correlation_length is not None:
+        parameters["correlation_length"] = correlation_length
+    chosen = problems.make(problem, **parameters)
+    strategies = [Strategy.parse(text) for text in strategy]
+    settings = (initial, batch_size, rounds, runs, seed, device)
+    if as_json:
+        result = run(chosen, strategies, *settings)
+        print(json.dumps(result.to_json(), allow_nan=False))
+    else:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        from aicau.report import table
+
+        console = Console()
+        columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("rounds", total=rounds + 1)
+            result = run(chosen, strategies, *settings, progress=lambda done, _: bar.update(task, completed=done))
+        console.print(table(result))
+        console.print(f"{result.mse.shape[1]} runs in {result.seconds:.0f} s")
+    if plot is not None:
+        result.plot(str(plot))
+        if not as_json:
+            print(f"learning curves: {plot}")
+
+
+def main() -> None:
+    """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
+    try:
+        app(standalone_mode=True)
+    except AicauError as error:
+        print(f"aicau: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("aicau: stopped", file=sys.stderr)
+        raise SystemExit(1) from None
+    except Exception as error:
+        print(f"aicau: something went wrong ({type(error).__name__}: {error})", file=sys.stderr)
+        raise SystemExit(1) from None

@@ -1,0 +1,117 @@
+"""Training of the two small networks, by the fastest kernel there is for the device.
+
+`cpu` (Numba) on the CPU, `reference` (batched PyTorch) elsewhere and where Numba is missing. Same arguments, same
+meaning; the contract suite holds each against `reference`.
+"""
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aicau.kernels import reference
+from aicau.kernels.settings import EmbeddingSettings, MLPSettings
+
+__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp"]
+
+_NUMBA = importlib.util.find_spec("numba") is not None
+
+
+def _numba(tensor: Tensor) -> bool:
+    return tensor.device.type == "cpu" and _NUMBA
+
+
+def mlp_forward(
+    parameters: Tensor,  # (N, K, P)
+    x: Tensor,  # (N or 1, n, d)
+    settings: MLPSettings,
+) -> Tensor:  # (N, K, n)
+    """Every network at the points of its run."""
+    if not _numba(x):
+        return reference.mlp_forward(parameters, x[:, None], settings)
+    from aicau.kernels import cpu
+
+    arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
+    return torch.from_numpy(cpu.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1]))))
+
+
+def embed(
+    parameters: Tensor,  # (N, P)
+    running: Tensor,  # (N, 2, units)
+    x: Tensor,  # (N, n, p)
+    settings: EmbeddingSettings,
+) -> Tensor:  # (N, n, width)
+    """ψ of every run at its points, with running statistics."""
+    if not _numba(x):
+        return reference.embed(parameters, running, x, settings)
+    from aicau.kernels import cpu
+
+    arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
+    return torch.from_numpy(cpu.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
+
+
+def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
+    return np.array([x.shape[-1], *settings.hidden, settings.width])
+
+
+def train_mlp(
+    x: Tensor,  # (N, l, d)
+    y: Tensor,  # (N, l)
+    weights: Tensor,  # (N, K, l), 0 = not seen
+    parameters: Tensor,  # (N, K, P)
+    settings: MLPSettings,
+) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
+    """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
+    x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
+    if not _numba(x):
+        return reference.train_mlp(x, y, weights, parameters, settings)
+    from aicau.kernels import cpu
+
+    parameters = parameters.clone()
+    arrays = [t.numpy() for t in (x, y, weights, parameters)]
+    epochs, losses = cpu.train_mlp(
+        *arrays,
+        np.array(settings.sizes(x.shape[-1])),
+        settings.learning_rate,
+        *settings.betas,
+        settings.weight_decay,
+        settings.min_delta,
+        settings.patience,
+        settings.max_epochs,
+    )
+    return parameters, torch.from_numpy(epochs), torch.from_numpy(losses)
+
+
+def train_embedding(
+    x: Tensor,  # (N, l, p)
+    bias: Tensor,  # (N, l)
+    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
+    parameters: Tensor,  # (N, P)
+    seeds: Tensor,  # (N,)
+    settings: EmbeddingSettings,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running (N, 2, units), epochs (N,), validation loss (N,)
+    """Train N embeddings ψ on their Gram matrices and keep each one's best epoch."""
+    x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
+    running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
+    running[:, 1] = 1
+    if not _numba(x):
+        return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
+    from aicau.kernels import cpu
+
+    parameters = parameters.clone()
+    arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
+    epochs, losses = cpu.train_embedding(
+        *arrays,
+        _embedding_layout(x, settings),
+        settings.dropout,
+        settings.learning_rate,
+        *settings.betas,
+        settings.weight_decay,
+        settings.momentum,
+        settings.epsilon,
+        settings.patience,
+        settings.max_epochs,
+    )
+    return parameters, running, torch.from_numpy(epochs), torch.from_numpy(losses)

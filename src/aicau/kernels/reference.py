@@ -1,0 +1,174 @@
+"""The same two networks as plain batched PyTorch with autograd: what the fused kernels are checked against.
+
+It runs on any device and is used where no fused kernel exists. All networks advance together; a finished network keeps
+its parameters, and the loop ends when none is left.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicau.kernels.settings import EmbeddingSettings, MLPSettings
+
+
+def mlp_forward(
+    parameters: Tensor,  # (..., P)
+    x: Tensor,  # (..., n, d), broadcasts with the leading dimensions
+    settings: MLPSettings,
+) -> Tensor:  # (..., n)
+    """Output of each network on each point."""
+    at = 0
+    layers = settings.layers(x.shape[-1])
+    for depth, (o, i) in enumerate(layers):
+        block = parameters[..., at : at + o * (i + 1)].unflatten(-1, (o, i + 1))
+        x = x @ block[..., :-1].mT + block[..., None, :, -1]
+        if depth < len(layers) - 1:
+            x = x.relu()
+        at += o * (i + 1)
+    return x[..., 0]
+
+
+class _Adam:
+    """Adam with an L2 term over a batch of rows, stepping only the rows still active."""
+
+    def __init__(self, parameters: Tensor, settings: Any) -> None:
+        self.m, self.v, self.step = torch.zeros_like(parameters), torch.zeros_like(parameters), 0
+        self.settings = settings
+
+    def update(self, parameters: Tensor, gradient: Tensor, active: Tensor) -> Tensor:
+        s, (b1, b2) = self.settings, self.settings.betas
+        self.step += 1
+        gradient = gradient + s.weight_decay * parameters
+        self.m = b1 * self.m + (1 - b1) * gradient
+        self.v = b2 * self.v + (1 - b2) * gradient**2
+        scale = (self.v / (1 - b2**self.step)).sqrt() + 1e-8
+        moved = parameters - s.learning_rate / (1 - b1**self.step) * self.m / scale
+        return torch.where(active[..., None], moved, parameters)
+
+
+def train_mlp(
+    x: Tensor,  # (N, l, d)
+    y: Tensor,  # (N, l)
+    weights: Tensor,  # (N, K, l), 0 = not seen
+    parameters: Tensor,  # (N, K, P)
+    settings: MLPSettings,
+) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
+    share = weights / weights.sum(-1, keepdim=True)
+    best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
+    waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
+    losses, active = torch.zeros_like(best), torch.ones_like(best, dtype=torch.bool)
+    adam = _Adam(parameters, settings)
+    for _ in range(settings.max_epochs):
+        leaf = parameters.detach().requires_grad_()
+        loss = (share * (mlp_forward(leaf, x[:, None], settings) - y[:, None]) ** 2).sum(-1)
+        (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        loss = loss.detach()
+        losses = torch.where(active, loss, losses)
+        epochs += active
+        active = active & torch.isfinite(loss)
+        parameters = adam.update(parameters, gradient, active)
+        better = loss < best - settings.min_delta
+        best = torch.where(better, loss, best)
+        waited = torch.where(better, 0, waited + 1)
+        active = active & (waited <= settings.patience)
+        if not bool(active.any()):
+            break
+    return parameters.detach(), epochs, losses
+
+
+def embed(
+    parameters: Tensor,  # (..., P)
+    running: Tensor,  # (..., 2, units)
+    x: Tensor,  # (..., n, p)
+    settings: EmbeddingSettings,
+) -> Tensor:  # (..., n, width)
+    """ψ with running statistics, as used after training."""
+    return _embed(parameters, x, settings, running)[0]
+
+
+def _embed(
+    parameters: Tensor,
+    x: Tensor,
+    settings: EmbeddingSettings,
+    running: Tensor | None,
+    valid: Tensor | None = None,  # (..., n): points that count in batch statistics
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+    """ψ, and the batch statistics of each hidden layer where no running ones are given."""
+    statistics = []
+    at = unit = 0
+    *inner, (o, i) = settings.layers(x.shape[-1])
+    for outs, ins in inner:
+        weight = parameters[..., at : at + outs * ins].unflatten(-1, (outs, ins))
+        at += outs * ins
+        gain, shift = parameters[..., None, at : at + outs], parameters[..., None, at + outs : at + 2 * outs]
+        at += 2 * outs
+        x = x @ weight.mT
+        if running is None:
+            assert valid is not None
+            share = valid[..., None] / valid.sum(-1)[..., None, None]
+            mean = (x * share).sum(-2, keepdim=True)
+            variance = ((x - mean) ** 2 * share).sum(-2, keepdim=True)
+            statistics.append((mean[..., 0, :].detach(), variance[..., 0, :].detach()))
+        else:
+            mean, variance = running[..., :1, unit : unit + outs], running[..., 1:, unit : unit + outs]
+        unit += outs
+        x = ((x - mean) / (variance + settings.epsilon).sqrt() * gain + shift).relu()
+        if running is None:
+            x = torch.nn.functional.dropout(x, settings.dropout)
+    block = parameters[..., at:].unflatten(-1, (o, i + 1))
+    return x @ block[..., :-1].mT + block[..., None, :, -1], statistics
+
+
+def pair_loss(psi: Tensor, bias: Tensor, pairs: Tensor) -> Tensor:  # (N, l, h), (N, l), (N, l, l) -> (N,)
+    """Mean over the pairs of the lower triangle of (ψᵢᵀψⱼ − δᵢδⱼ)²."""
+    pairs = torch.tril(pairs).to(psi)
+    error = (psi @ psi.mT - bias[..., :, None] * bias[..., None, :]) ** 2
+    return (error * pairs).sum((-1, -2)) / pairs.sum((-1, -2)).clamp_min(1)
+
+
+def train_embedding(
+    x: Tensor,  # (N, l, p)
+    bias: Tensor,  # (N, l)
+    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
+    parameters: Tensor,  # (N, P)
+    running: Tensor,  # (N, 2, units)
+    seeds: Tensor,  # (N,)
+    settings: EmbeddingSettings,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
+    valid = split.diagonal(dim1=-2, dim2=-1) > 0
+    count = valid.sum(-1, keepdim=True)
+    fit = split == 1
+    check = torch.where((split == 2).any(-1).any(-1)[:, None, None], split == 2, fit)
+    best = torch.full(count.shape[:1], torch.inf, device=x.device)
+    waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
+    active = torch.ones_like(best, dtype=torch.bool)
+    best_parameters, best_running = parameters.clone(), running.clone()
+    adam = _Adam(parameters, settings)
+    device_index = [x.device] if x.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=device_index):
+        torch.manual_seed(int(seeds[0]) if seeds.numel() else 0)
+        for _ in range(settings.max_epochs):
+            leaf = parameters.detach().requires_grad_()
+            psi, statistics = _embed(leaf, x, settings, None, valid)
+            loss = pair_loss(psi, bias, fit)
+            (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+            epochs += active
+            active = active & torch.isfinite(loss.detach())
+            parameters = adam.update(parameters, gradient, active)
+            means = torch.cat([mean for mean, _ in statistics], -1)
+            unbiased = count / (count - 1).clamp_min(1)
+            variances = torch.cat([variance for _, variance in statistics], -1) * unbiased
+            moved = (1 - settings.momentum) * running + settings.momentum * torch.stack([means, variances], 1)
+            running = torch.where(active[:, None, None], moved, running)
+            with torch.no_grad():
+                loss = pair_loss(embed(parameters, running, x, settings), bias, check)
+            better = active & (loss < best)
+            best = torch.where(better, loss, best)
+            best_parameters = torch.where(better[:, None], parameters, best_parameters)
+            best_running = torch.where(better[:, None, None], running, best_running)
+            waited = torch.where(better, 0, waited + 1)
+            active = active & (waited < settings.patience)
+            if not bool(active.any()):
+                break
+    return best_parameters.detach(), best_running, epochs, best

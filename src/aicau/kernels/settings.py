@@ -1,0 +1,69 @@
+"""What the two small networks are and how they are trained; defaults are the paper's Appendix A."""
+
+import itertools
+from dataclasses import dataclass
+
+from aicau.errors import InputError
+
+
+@dataclass(frozen=True)
+class MLPSettings:
+    """A member of F_k. Its parameters are one row of numbers: per layer (out, in + 1), the bias in the last column."""
+
+    hidden: tuple[int, ...] = (32, 32, 16)
+    learning_rate: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    min_delta: float = 1e-4
+    patience: int = 10  # stop when the loss has not fallen by more than min_delta for more than this many epochs
+    max_epochs: int = 500
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        if any(width < 1 for width in self.hidden) or self.max_epochs < 1 or self.patience < 0:
+            raise InputError(f"layers and epochs must be positive; got {self.hidden} and {self.max_epochs}")
+
+    def sizes(self, inputs: int) -> tuple[int, ...]:
+        return (inputs, *self.hidden, 1)
+
+    def layers(self, inputs: int) -> list[tuple[int, int]]:
+        """(out, in) of every layer."""
+        sizes = self.sizes(inputs)
+        return [(o, i) for i, o in itertools.pairwise(sizes)]
+
+    def parameters(self, inputs: int) -> int:
+        return sum(o * (i + 1) for o, i in self.layers(inputs))
+
+
+@dataclass(frozen=True)
+class EmbeddingSettings:
+    """ψ of Q = ψ(x)ᵀψ(x*): hidden layers without bias (batch normalisation has one), γ and β, then a linear layer.
+
+    Parameters are one row: per hidden layer W (out, in), γ (out), β (out); last layer (out, in + 1).
+    """
+
+    hidden: tuple[int, ...] = (64, 64, 32)
+    width: int = 16  # h
+    dropout: float = 0.1
+    learning_rate: float = 3e-4
+    betas: tuple[float, float] = (0.999, 0.9)  # as printed in the paper
+    weight_decay: float = 1e-5
+    validation: float = 0.15
+    patience: int = 200
+    max_epochs: int = 2000
+    momentum: float = 0.1  # of the running statistics
+    epsilon: float = 1e-5  # of batch normalisation
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1 or not 0 <= self.validation < 1:
+            raise InputError("dropout and validation share must be at least 0 and below 1")
+        if self.width < 1 or any(width < 1 for width in self.hidden) or self.max_epochs < 1:
+            raise InputError("layers and epochs must be positive")
+
+    def layers(self, inputs: int) -> list[tuple[int, int]]:
+        """(out, in) of every layer, the last one included."""
+        sizes = (inputs, *self.hidden, self.width)
+        return [(o, i) for i, o in itertools.pairwise(sizes)]
+
+    def parameters(self, inputs: int) -> int:
+        *inner, (o, i) = self.layers(inputs)
+        return sum(a * b + 2 * a for a, b in inner) + o * (i + 1)

@@ -1,0 +1,46 @@
+"""Candidates: what can be measured, with ids for people and standardised features for distances."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicau import checks
+from aicau.errors import InputError
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Candidates with features `x` (n, d) and one id each."""
+
+    x: Tensor  # (n, d) float64
+    ids: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        x = checks.features(self.x)
+        if x.ndim != 2:
+            raise InputError(f"a pool is a table (n, d); got shape {tuple(x.shape)}")
+        if self.ids is not None and len(set(self.ids)) != x.shape[0]:
+            raise InputError(f"a pool of {x.shape[0]} rows needs as many distinct ids; got {len(set(self.ids))}")
+        object.__setattr__(self, "x", x)
+
+    @property
+    def n(self) -> int:
+        return self.x.shape[0]
+
+    @cached_property
+    def standardised(self) -> Tensor:  # (n, d)
+        """Features with mean 0 and variance 1 over the pool; a constant feature becomes 0."""
+        return standardise(self.x)
+
+    def to(self, device: torch.device) -> "Pool":
+        return Pool(self.x.to(device), self.ids)
+
+
+def standardise(x: Any) -> Tensor:  # (n, d)
+    """Mean 0 and variance 1 per column."""
+    x = torch.as_tensor(x)
+    spread = x.std(0, correction=0)
+    return (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)

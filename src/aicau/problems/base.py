@@ -1,0 +1,107 @@
+"""A problem: a pool, the truth over it, and noise that is drawn apart from the truth.
+
+Subclass `Problem` for a simulator of your own: give `pool`, `truth` and `noise`; set `capacity` where a point can be
+measured only so often. `TableProblem` replays a table of replicated measurements.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aicau import streams
+from aicau.errors import InputError
+from aicau.pool import Pool
+from aicau.streams import Purpose
+
+
+class Problem(ABC):
+    """Ground truth apart from noise. Everything lives on the CPU in float64; a simulation moves what it needs."""
+
+    name: str
+    pool: Pool
+    repeats_share_noise: bool = False  # True: the same point twice in one round gives one value twice
+
+    @property
+    @abstractmethod
+    def truth(self) -> Tensor:  # (n,)
+        """μ_Y over the pool."""
+
+    @property
+    def aleatoric(self) -> Tensor:  # (n,)
+        """σ²_Y over the pool; zero unless a problem knows better."""
+        return torch.zeros_like(self.truth)
+
+    @property
+    def capacity(self) -> Tensor:  # (n,) int64
+        """How often each point can be measured; without noise once, with noise as often as one likes."""
+        often = 1 if bool((self.aleatoric == 0).all()) else torch.iinfo(torch.int64).max
+        return torch.full((self.pool.n,), often)
+
+    @abstractmethod
+    def noise(self, keys: Tensor) -> Tensor:  # (..., c) -> (..., c, n)
+        """W over the whole pool, drawn jointly: one realisation per key.
+
+        Rounding may depend on c, never on the dimensions before it (those are runs).
+        """
+
+    def measure(
+        self,
+        index: Tensor,  # (..., m) pool indices queried together
+        earlier: Tensor,  # (..., m) how often each had been measured before, in this run
+        keys: Tensor,  # (...) one key per run
+        round: int,
+    ) -> Tensor:  # (..., m)
+        """One measurement for each entry of `index`.
+
+        The noise is a function of (run, round, x, repeat within the round): two strategies that ask for the same point
+        in the same round of the same run see the same value, which makes their comparison paired.
+        """
+        keys = streams.fold(streams.fold(keys, Purpose.NOISE), round)
+        repeat = torch.zeros_like(index) if self.repeats_share_noise else repeat_number(index)
+        fields = [self.noise(streams.fold(keys, j)[..., None]) for j in range(int(repeat.max()) + 1)]
+        flat = torch.cat(fields, dim=-2).flatten(-2).expand(*index.shape[:-1], -1)
+        return self.truth[index] + flat.gather(-1, repeat * self.pool.n + index)
+
+    def realisations(self, count: int, keys: Tensor) -> Tensor:  # (...) -> (..., count, n)
+        """Whole realisations of Y, as perfect information may see them."""
+        return self.truth + self.noise(streams.fold(keys[..., None], torch.arange(count)))
+
+
+@dataclass(frozen=True)
+class Uncorrelated:
+    """W(x) = σ(x)·ε with ε independent between points."""
+
+    sigma: Tensor  # (n,)
+
+    def __call__(self, keys: Tensor) -> Tensor:  # (...) -> (..., n)
+        return self.sigma * streams.normal(keys, self.sigma.shape[0])
+
+
+@dataclass(frozen=True)
+class Correlated:
+    """W(x) = σ(x)·ε(x) with ε ~ N(0, LLᵀ) over the pool, drawn jointly."""
+
+    sigma: Tensor  # (n,)
+    root: Tensor  # (n, n) L, the Cholesky factor of the correlation
+
+    def __call__(self, keys: Tensor) -> Tensor:  # (..., c) -> (..., c, n)
+        white = streams.normal(keys, self.sigma.shape[0])
+        # One product per run: its rounding does not depend on how many runs are computed together.
+        runs = [block @ self.root.mT for block in white.reshape(-1, *white.shape[-2:])]
+        return self.sigma * torch.stack(runs).reshape(white.shape)
+
+
+def correlation_root(x: Tensor, length: float) -> Tensor:  # (n, d) -> (n, n)
+    """Cholesky factor of ρ(x, x*) = exp(−|x − x*|/length)."""
+    if x.shape[0] > 10_000:
+        raise InputError(f"noise correlated over {x.shape[0]} points needs too much memory; use at most 10,000 points")
+    rho = torch.exp(-torch.cdist(x, x) / length)
+    return torch.linalg.cholesky(rho + 1e-10 * torch.eye(x.shape[0], dtype=x.dtype))
+
+
+def repeat_number(index: Tensor) -> Tensor:  # (..., m) -> (..., m)
+    """0 for the first time a point stands in a row, 1 for the second, and so on."""
+    same = index[..., :, None] == index[..., None, :]
+    return torch.tril(same, diagonal=-1).sum(-1)

@@ -1,0 +1,45 @@
+"""Means with intervals over runs, and paired comparisons: the same run of two strategies shares points and noise."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its two-sided confidence interval; the interval is NaN where there is one run only."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Interval:  # (runs,)
+    """Student's t interval of the mean."""
+    centre = float(np.mean(values))
+    if len(values) < 2:
+        return Interval(centre, float("nan"), float("nan"))
+    half = float(stats.t.ppf(0.5 + confidence / 2, len(values) - 1) * stats.sem(values))
+    return Interval(centre, centre - half, centre + half)
+
+
+def paired_ratio(
+    values: NDArray[np.float64],  # (runs,)
+    baseline: NDArray[np.float64],  # (runs,)
+    confidence: float = 0.95,
+) -> Interval:
+    """Geometric mean of values/baseline over runs, with the t interval of the paired difference of logarithms."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        log = mean_interval(np.log(values) - np.log(baseline), confidence)
+    return Interval(*(float(np.exp(v)) for v in (log.mean, log.low, log.high)))
+
+
+def paired_difference(
+    values: NDArray[np.float64],
+    baseline: NDArray[np.float64],
+    confidence: float = 0.95,
+) -> Interval:
+    """Mean of values − baseline over runs, with its t interval."""
+    return mean_interval(values - baseline, confidence)

@@ -1,0 +1,179 @@
+"""A strategy: acquisition, bias, batching (and difference) side by side, named by one string.
+
+`acquisition[:bias][:batching][:difference]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
+`pemse:quadratic:eigen:difference`. Batching is `top` where it is not given.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau import checks, streams
+from aicau.acquisition import ACQUISITIONS, Acquisition, Score, View
+from aicau.batching import BATCHINGS, Batching
+from aicau.bias import BIASES, BiasEstimator, Evidence
+from aicau.ensembles import MLP, Ensemble
+from aicau.errors import InputError, unknown
+from aicau.observations import Observations
+from aicau.pool import standardise
+from aicau.runs import by_run
+
+FIRST_DIFFERENCE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How the next batch is chosen. Build one with `Strategy.parse("pemse:direct:eigen")`, or part by part."""
+
+    name: str
+    acquisition: Acquisition
+    batching: Batching
+    bias: BiasEstimator | None = None
+    difference: bool = False
+    ensemble: Ensemble = field(default_factory=MLP)  # used by `query` only
+    random_state: int = 0  # used by `query` only
+
+    @classmethod
+    def parse(cls, text: str, **parts: Any) -> "Strategy":
+        """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`."""
+        head, *words = (word.strip().lower() for word in str(text).split(":"))
+        if head not in ACQUISITIONS:
+            raise unknown("acquisition", head, list(ACQUISITIONS))
+        acquisition = ACQUISITIONS[head]()
+        kinds = {"bias": list(BIASES), "batching": list(BATCHINGS), "difference": ["difference"]}
+        found: dict[str, str] = {}
+        for word in words:
+            kind = next((kind for kind, known in kinds.items() if word in known), None)
+            if kind is None:
+                raise unknown("strategy word", word, [w for known in kinds.values() for w in known])
+            if kind in found:
+                raise InputError(f"strategy {text!r} names its {kind} twice: {found[kind]!r} and {word!r}")
+            found[kind] = word
+        if acquisition.needs_bias and "bias" not in found and "bias" not in parts:
+            raise InputError(
+                f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {', '.join(sorted(BIASES))}"
+            )
+        if "bias" in found and not acquisition.needs_bias:
+            raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
+        if "difference" in found and not acquisition.needs_model:
+            raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
+        fixed = acquisition.batching
+        word = found.get("batching", fixed or "top")
+        if fixed is not None and word != fixed:
+            raise InputError(f"{head!r} always uses {fixed!r} batching; leave out {word!r}")
+        strategy = cls(
+            name=":".join([head, *words]),
+            acquisition=acquisition,
+            batching=BATCHINGS[word](),
+            bias=BIASES[found["bias"]]() if "bias" in found else None,
+            difference="difference" in found,
+        )
+        return replace(strategy, **parts) if parts else strategy
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def needs_model(self) -> bool:
+        return self.acquisition.needs_model
+
+    def choose(
+        self,
+        view: View,  # leading dimension: runs
+        m: int,
+        previous: Score | None = None,  # the plain score of the round before
+        round: int = 0,  # 0 is the first batch chosen by a strategy
+    ) -> tuple[Tensor, Tensor, Score | None]:  # chosen (runs, m), α used (runs, n), plain score to keep
+        """The next batch of every run; run by run on the CPU, all at once elsewhere."""
+        plain = self.acquisition.score(view)
+        score = plain
+        if self.difference and round >= FIRST_DIFFERENCE and previous is not None:
+            score = plain.difference(previous)
+        order = torch.arange(view.allowed.shape[0], device=view.allowed.device)
+
+        def select(runs: Tensor) -> tuple[Tensor]:
+            some = slice(int(runs[0]), int(runs[-1]) + 1)
+            return (self.batching.select(score[some], view[some], m),)
+
+        (chosen,) = by_run(select, order)
+        return chosen, score.alpha, plain if self.difference else None
+
+    def query(
+        self,
+        X: Any,  # (n, d)
+        y: Any,  # (n,), NaN where unlabelled
+        candidates: Any = None,
+        batch_size: int = 1,
+        return_utilities: bool = False,
+    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Choose from a table, with the signature and the meaning of scikit-activeml.
+
+        `candidates` are all unlabelled rows of X (None), rows of X by index, or features (then indices point into
+        them). Rows of X with the same features are replicates of one point. One call sees one round, so a difference
+        strategy answers with its plain version here; `simulate` keeps rounds.
+        """
+        features = checks.features(X, "X")
+        labels = torch.as_tensor(np.array(y, dtype=float))
+        if labels.shape != features.shape[:1]:
+            raise InputError(f"y needs one entry per row of X: {features.shape[0]}; got shape {tuple(labels.shape)}")
+        labelled = ~torch.isnan(labels)
+        checks.numbers(labels[labelled], "y")
+        rows, extra = _candidate_rows(candidates, features, labelled)
+        batch_size = checks.positive(batch_size, "batch_size")
+        points, place = torch.unique(torch.cat([features, extra]), dim=0, return_inverse=True)
+        asked = place[features.shape[0] :] if len(extra) else place[rows]
+        measured = torch.zeros(1, len(points), dtype=torch.bool)
+        measured[0, place[: features.shape[0]][labelled]] = True
+        allowed = torch.zeros_like(measured)
+        allowed[0, asked] = True
+        keys = streams.runs(self.random_state, 1)
+        view = View(standardise(points), allowed, measured, keys)
+        if self.needs_model:
+            if not bool(labelled.any()):
+                raise InputError(f"{self.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
+            seen = place[: features.shape[0]][labelled][None]
+            observations = Observations(seen, labels[labelled][None], torch.zeros(seen.shape[1], dtype=torch.int64))
+            predictions = self.ensemble.fit(points[seen], observations.y, keys).predict(points)
+            cobias = None
+            if self.bias is not None:
+                cobias = self.bias.estimate(Evidence(points, observations, predictions, keys))
+            view = replace(view, predictions=predictions, cobias=cobias)
+        chosen, alpha, _ = self.choose(view, batch_size)
+        first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
+        places = [first[int(point)] for point in chosen[0]]
+        into_x = not len(extra)
+        index = np.array([int(rows[i]) if into_x else i for i in places], dtype=np.int64)
+        if not return_utilities:
+            return index
+        utilities = np.full((batch_size, features.shape[0] if into_x else len(extra)), np.nan)
+        columns = rows.numpy() if into_x else np.arange(len(extra))
+        for step in range(batch_size):
+            utilities[step, columns] = alpha[0, asked].numpy()
+            utilities[step, index[:step]] = np.nan
+        return index, utilities
+
+
+def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices into X, or features of their own (one of the two is empty)."""
+    none = features[:0]
+    if candidates is None:
+        rows = (~labelled).nonzero()[:, 0]
+    else:
+        array = np.asarray(candidates)
+        if array.ndim == 2:
+            extra = checks.features(array, "candidates")
+            if extra.shape[1] != features.shape[1]:
+                raise InputError(f"candidates need {features.shape[1]} features, as X; got {extra.shape[1]}")
+            return torch.zeros(0, dtype=torch.int64), extra
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise InputError("candidates are row numbers of X or a table of features")
+        rows = torch.as_tensor(array).long()
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= features.shape[0]):
+            raise InputError(f"candidates point outside X, which has {features.shape[0]} rows")
+    if len(rows) == 0:
+        raise InputError("there is no candidate to choose from")
+    return rows, none

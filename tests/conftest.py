@@ -1,0 +1,35 @@
+"""Shared by all tests: one small problem, one trained ensemble, and where the real data sets may lie."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from aicau import streams
+from aicau.ensembles import MLP
+from aicau.kernels import MLPSettings
+from aicau.observations import Observations
+from aicau.problems import type2
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder with real data sets: $AICAU_DATA, or shared/data beside the checkout."""
+    folder = Path(os.environ.get("AICAU_DATA", Path(__file__).parents[2] / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no real data sets at {folder.name}: set AICAU_DATA to the folder that holds them")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def small():
+    """Type II on a 12 × 12 grid, two runs of 20 measurements (some repeated), and the ensemble trained on them."""
+    problem = type2(grid=12)
+    keys = streams.runs(3, 2)
+    index = streams.permutation(keys, problem.pool.n)[:, :16]
+    index = torch.cat([index, index[:, :4]], -1)
+    y = problem.measure(index, torch.zeros_like(index), keys, 0)
+    observations = Observations(index, y, torch.zeros(20, dtype=torch.int64))
+    fitted = MLP(settings=MLPSettings(max_epochs=60)).fit(problem.pool.x[index], y, keys)
+    return problem, observations, fitted.predict(problem.pool.x), keys

@@ -1,0 +1,101 @@
+import pytest
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+from aicau import Direct, Evidence, Observations, Perfect, Quadratic, decomposition, streams
+from aicau.errors import InputError
+from aicau.kernels import EmbeddingSettings
+
+QUICK = Quadratic(EmbeddingSettings(max_epochs=40))
+
+
+def evidence_of(small, **extra):
+    problem, observations, predictions, keys = small
+    return Evidence(problem.pool.x, observations, predictions, keys, **extra)
+
+
+def test_residuals_are_mean_over_members_minus_mean_over_measurements(small):
+    _problem, observations, predictions, _ = small
+    seen, residual = evidence_of(small).residuals()
+    point = int(observations.index[0, 0])
+    rows = observations.index[0] == point
+    slot = (seen.index[0] == point) & seen.valid[0]
+    expected = predictions[0, :, point].double().mean() - observations.y[0, rows].mean()
+    assert int(seen.count[0, slot]) == int(rows.sum())
+    assert float(residual[0, slot]) == pytest.approx(float(expected), abs=1e-6)
+
+
+def test_perfect_is_the_truth_or_the_mean_of_realisations(small):
+    problem, _, predictions, _ = small
+    known = problem.truth.expand(2, -1)
+    cobias = Perfect().estimate(evidence_of(small, oracle=lambda count: known))
+    bias = decomposition.mean(predictions).double() - known
+    torch.testing.assert_close(cobias.diagonal().double(), bias**2, atol=1e-6, rtol=1e-4)
+    with pytest.raises(InputError, match="perfect information needs a problem"):
+        Perfect().estimate(evidence_of(small))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_direct_equals_scikit_learn_where_nothing_was_measured_and_keeps_what_was(small):
+    evidence = evidence_of(small)
+    cobias = Direct().estimate(evidence)
+    assert cobias.factor.shape == (2, 144, 1)
+    seen, residual = evidence.residuals()
+    side = evidence.side_information().double()
+    for run in range(2):
+        rows = seen.index[run][seen.valid[run]]
+        kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF([1.0] * 4, (1e-2, 1e2))
+        model = GaussianProcessRegressor(kernel, alpha=1e-6, normalize_y=True)
+        model.fit(side[run, rows].numpy(), residual[run][seen.valid[run]].numpy())
+        expected = torch.as_tensor(model.predict(side[run].numpy()))
+        expected[rows] = residual[run][seen.valid[run]]
+        torch.testing.assert_close(cobias.factor[run, :, 0].double(), expected, atol=2e-3, rtol=1e-2)
+
+
+def test_quadratic_keeps_measured_entries_and_is_low_rank(small):
+    evidence = evidence_of(small)
+    cobias = QUICK.estimate(evidence)
+    assert cobias.factor.shape == (2, 144, 2 * 16 + 1)
+    seen, residual = evidence.residuals()
+    dense = cobias.dense()
+    for run in range(2):
+        rows, values = seen.index[run][seen.valid[run]], residual[run][seen.valid[run]].float()
+        torch.testing.assert_close(dense[run][rows][:, rows], values[:, None] * values, atol=1e-5, rtol=1e-4)
+    free = torch.ones(144, dtype=torch.bool)
+    free[seen.index[0][seen.valid[0]]] = False
+    assert float(torch.linalg.eigvalsh(dense[0][free][:, free]).min()) > -1e-5  # ψψᵀ elsewhere
+
+
+def test_quadratic_learns_a_cobias_that_is_there():
+    """Residuals of one sign on the left, the other on the right: Q must see that the two sides disagree."""
+    x = torch.rand(80, 1, dtype=torch.double, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    bias = torch.sign(x[:, 0])
+    predictions = torch.zeros(1, 5, 80)
+    index = torch.arange(60)[None]
+    observations = Observations(index, -bias[index], torch.zeros(60, dtype=torch.int64))
+    settings = EmbeddingSettings(learning_rate=3e-3, betas=(0.9, 0.999), max_epochs=500)
+    dense = Quadratic(settings).estimate(Evidence(x, observations, predictions, streams.runs(0, 1))).dense()[0]
+    new = torch.arange(60, 80)
+    expected = bias[new][:, None] * bias[new]
+    clear = x[new, 0].abs() > 0.2
+    assert float((torch.sign(dense[new][:, new]) == expected)[clear][:, clear].double().mean()) > 0.95
+
+
+def test_scaling_the_target_gives_back_its_units(small):
+    evidence = evidence_of(small)
+    a = Quadratic(EmbeddingSettings(max_epochs=40), scaled=True).estimate(evidence)
+    seen, residual = evidence.residuals()
+    at = seen.index[0][seen.valid[0]]
+    torch.testing.assert_close(a.diagonal()[0, at].double(), residual[0][seen.valid[0]] ** 2, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("estimator", [Direct(), QUICK])
+def test_one_measured_point_is_enough_to_answer(small, estimator):
+    problem, observations, predictions, keys = small
+    one = Observations(observations.index[:, :1], observations.y[:, :1], observations.round[:1])
+    cobias = estimator.estimate(Evidence(problem.pool.x, one, predictions, keys))
+    assert torch.isfinite(cobias.diagonal()).all()
+    point = int(one.index[0, 0])
+    residual = float(predictions[0, :, point].mean() - one.y[0, 0])
+    assert float(cobias.diagonal()[0, point]) == pytest.approx(residual**2, rel=1e-3)

@@ -1,0 +1,65 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
+QUICK = ["--grid", "8", "--initial", "5", "--batch-size", "2", "--rounds", "2", "--runs", "2", "--device", "cpu"]
+
+
+def run(*arguments):
+    return subprocess.run([*AICAU, *arguments], capture_output=True, text=True, timeout=300)
+
+
+def test_help_starts_without_torch():
+    code = (
+        "import sys; sys.argv = ['aicau', '--help']\nfrom aicau.cli import main\n"
+        "try: main()\nfinally: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert "simulate" in done.stdout
+    assert done.stdout.strip().endswith("False")
+
+
+def test_json_is_one_object():
+    done = run("simulate", "--problem", "type3", "--strategy", "random", "--strategy", "lc", *QUICK, "--json")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert set(data["strategies"]) == {"random", "lc"}
+    assert len(data["strategies"]["lc"]["mse"]) == 2
+    assert len(data["strategies"]["lc"]["mse"][0]) == 3
+    assert set(data["paired"]["lc"]) == {"vs", "ratio", "low", "high"}
+    assert data["seconds"] > 0
+
+
+def test_table_and_plot(tmp_path):
+    path = tmp_path / "out.png"
+    done = run("simulate", "--strategy", "random", "--strategy", "farthest", *QUICK, "--plot", str(path))
+    assert done.returncode == 0, done.stderr
+    assert "farthest" in done.stdout
+    assert "ratio to random" in done.stdout
+    assert path.stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--strategy", "nothing"], "unknown acquisition 'nothing'"),
+        (["--strategy", "lc", "--problem", "type7"], "unknown problem 'type7'; known: type1, type2, type3"),
+        (["--strategy", "lc", "--initial", "99999"], "room for"),
+        (["--strategy", "lc", "--runs", "0"], "runs must be a whole number of at least 1"),
+        (["--strategy", "lc", "--noise-scale", "nan"], "noise scale must be"),
+        (["--strategy", "lc", "--plot", "no/such/folder/x.png"], "cannot write a plot"),
+        (["--strategy", "lc", "--plot", "x.gif"], "cannot write a plot"),
+        (["--strategy", "lc", "--device", "abacus"], "unknown device"),
+        (["--strategy", "lc", "--rounds", "many"], "Invalid value"),
+        ([], "Missing option"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, sentence):
+    done = run("simulate", *arguments)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+import torch
+from botorch.models import SingleTaskGP
+from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+from torch import nn
+
+from aicau import MLP, Members, Modules, PosteriorSamples, Regressors, streams
+from aicau.ensembles.base import fold_membership
+from aicau.errors import InputError, TrainingError
+from aicau.kernels import MLPSettings
+
+
+def test_folds_are_a_partition_and_members_see_four_fifths():
+    unseen = fold_membership(streams.runs(0, 3), 5, 100)
+    assert torch.equal(unseen.sum(-2), torch.ones(3, 100, dtype=torch.int64))
+    assert torch.equal((~unseen).sum(-1), torch.full((3, 5), 80))
+    assert not torch.equal(unseen[0], unseen[1])
+
+
+def test_with_few_rows_no_member_is_left_without_data():
+    for rows in (1, 2, 3):
+        seen = (~fold_membership(streams.runs(0, 4), 5, rows)).sum(-1)
+        assert int(seen.min()) >= 1
+    assert not fold_membership(streams.runs(0, 1), 1, 7).any()  # a single member sees everything
+
+
+def test_the_paper_ensemble_learns():
+    x = torch.rand(2, 150, 2, dtype=torch.double) * 6.28
+    y = torch.sin(x).prod(-1)
+    fitted = MLP().fit(x, y, streams.runs(0, 2))
+    predictions = fitted.predict(x)
+    assert predictions.shape == (2, 5, 150)
+    assert float(((predictions.mean(1) - y) ** 2).mean()) < 0.3 * float(y.var())
+    assert fitted.unseen.shape == (2, 5, 150)
+    assert int(fitted.epochs.max()) <= 500
+
+
+def test_out_of_fold_errors_are_larger_than_errors_in_fold():
+    x = torch.rand(8, 40, 2, dtype=torch.double) * 6.28
+    y = torch.sin(1.5 * x).prod(-1)
+    fitted = MLP().fit(x, y, streams.runs(0, 8))
+    square = (fitted.predict(x) - y[:, None]) ** 2
+    assert float(square[fitted.unseen].mean()) > 1.1 * float(square[~fitted.unseen].mean())
+
+
+def test_same_key_same_weights_and_other_key_other_weights():
+    x, y = torch.rand(1, 12, 2), torch.rand(1, 12)
+    small = MLP(settings=MLPSettings(max_epochs=3))
+    a, b, c = (small.fit(x, y, streams.runs(seed, 1)).parameters for seed in (0, 0, 1))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)
+
+
+def test_bad_input_is_one_sentence():
+    keys = streams.runs(0, 1)
+    with pytest.raises(InputError, match="members must be a whole number of at least 1; got 0"):
+        MLP(members=0)
+    with pytest.raises(InputError, match="at least one member"):
+        Regressors([])
+    with pytest.raises(InputError, match="NaN or infinity"):
+        MLP().fit(torch.full((1, 3, 2), torch.nan), torch.zeros(1, 3), keys)
+    with pytest.raises(InputError, match="at least one measurement"):
+        MLP().fit(torch.zeros(1, 0, 2), torch.zeros(1, 0), keys)
+    with pytest.raises(InputError, match="got shapes"):
+        MLP().fit(torch.zeros(1, 4, 2), torch.zeros(1, 3), keys)
+    with pytest.raises(TrainingError, match="scale the target"):
+        MLP().fit(torch.rand(1, 9, 2), torch.full((1, 9), 1e30), keys)
+    with pytest.raises(InputError, match="has no members"):
+        Members(LinearRegression()).fit(torch.rand(1, 9, 2), torch.rand(1, 9), keys)
+
+
+@pytest.fixture
+def line():
+    x = torch.linspace(0, 1, 30, dtype=torch.double).reshape(1, 30, 1).repeat(2, 1, 1)
+    return x, 2 * x[..., 0] + 1, streams.runs(0, 2)
+
+
+def test_regressors_are_trained_on_the_other_folds(line):
+    x, y, keys = line
+    y = y + torch.randn(30, generator=torch.Generator().manual_seed(0))
+    fitted = Regressors([LinearRegression(), DecisionTreeRegressor()]).fit(x, y, keys)
+    predictions = fitted.predict(x[0])
+    rows = ~fitted.unseen[1, 0]
+    by_hand = LinearRegression().fit(x[1, rows].numpy(), y[1, rows].numpy()).predict(x[1].numpy())
+    np.testing.assert_allclose(predictions[1, 0].numpy(), by_hand)
+    tree_rows = ~fitted.unseen[1, 1]
+    torch.testing.assert_close(predictions[1, 1][tree_rows], y[1][tree_rows])  # a tree memorises what it saw
+
+
+def test_a_forest_gives_its_trees_and_bagging_its_rows(line):
+    x, y, keys = line
+    forest = Members(RandomForestRegressor(7, random_state=0)).fit(x, y, keys)
+    model = RandomForestRegressor(7, random_state=0).fit(x[0].numpy(), y[0].numpy())
+    np.testing.assert_allclose(forest.predict(x).mean(1)[0].numpy(), model.predict(x[0].numpy()))
+    bagging = Members(BaggingRegressor(LinearRegression(), 6, max_samples=0.5)).fit(x, y, keys)
+    assert bagging.predict(x).shape == (2, 6, 30)
+    assert 0.5 <= float(bagging.unseen.float().mean()) < 0.9
+    torch.testing.assert_close(bagging.predict(x)[0], y[:1].expand(6, 30))
+
+
+def test_a_module_factory_is_trained(line):
+    x, y, keys = line
+    modules = Modules(lambda d: nn.Linear(d, 1), members=3, epochs=800, learning_rate=0.05)
+    fitted = modules.fit(x, y, keys)
+    torch.testing.assert_close(fitted.predict(x[0]), y[:, None].expand(2, 3, 30).float(), atol=0.02, rtol=0.02)
+    assert torch.equal(fitted.predict(x[0]), modules.fit(x, y, keys).predict(x[0]))
+
+
+def test_posterior_samples_have_the_moments_of_the_posterior(line):
+    x, y, keys = line
+
+    def fit(a, b):
+        model = SingleTaskGP(a[::10], b[::10])
+        return model.eval()
+
+    fitted = PosteriorSamples(fit, members=4000).fit(x, y, keys)
+    at = torch.linspace(0, 1, 9, dtype=torch.double)[:, None]
+    samples = fitted.predict(at)
+    with torch.no_grad():
+        posterior = fitted.models[0].posterior(at)
+    torch.testing.assert_close(samples[0].mean(0), posterior.mean[:, 0], atol=0.06, rtol=0.05)
+    torch.testing.assert_close(samples[0].var(0), posterior.variance[:, 0], atol=0.03, rtol=0.1)
+    assert not torch.equal(samples[0], samples[1])
+    assert not fitted.unseen.any()
