@@ -21,12 +21,16 @@ def test_python_examples_run(code):
     exec(compile(code, "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize("line", [line for block in blocks("") for line in block.splitlines() if line.startswith(".venv")])
+@pytest.mark.parametrize(
+    "line", [line for block in blocks("") for line in block.splitlines() if line.startswith(".venv")]
+)
 def test_commands_run(line, tmp_path):
     program, *arguments = shlex.split(line)
     assert program == ".venv/bin/aicau"
     code = "from aicau.cli import main; main()"
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
 
 

@@ -10,7 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "aicau"
 ORDER = [
     ["errors", "__init__"],
-    ["checks", "streams", "runs", "statistics"],
+    ["checks", "streams", "runs", "statistics", "files"],
     ["omega"],
     ["decomposition", "pool", "observations", "gp"],
     ["problems"],
@@ -22,6 +22,7 @@ ORDER = [
     ["strategy"],
     ["simulate"],
     ["report"],
+    ["experiments"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}

@@ -8,7 +8,7 @@ from torch import nn
 
 from aicau import kernels, streams
 from aicau.bias.quadratic import initial_parameters, split_pairs
-from aicau.kernels import EmbeddingSettings, MLPSettings, cpu, reference
+from aicau.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
 
 
 def data(runs=3, members=4, rows=23, inputs=2, settings=MLPSettings(), seed=0):  # noqa: B008
@@ -46,7 +46,7 @@ def test_gradient_of_the_training_step_equals_a_plain_module(hidden, inputs, row
     module = module_from(parameters[0, 0], settings, inputs)
     loss = nn.functional.mse_loss(module(x[0])[:, 0], y[0])
     loss.backward()
-    got, gradient = cpu.mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings.sizes(inputs))
+    got, gradient = cpu_mlp.mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings.sizes(inputs))
     assert got == pytest.approx(float(loss.detach()), rel=1e-5)
     np.testing.assert_allclose(gradient, flat_gradient(module).numpy(), rtol=1e-4, atol=1e-6)
 

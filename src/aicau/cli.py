@@ -81,6 +81,52 @@ def simulate(
             print(f"learning curves: {plot}")
 
 
+@app.command()
+def reproduce(
+    figure: Annotated[str, typer.Argument(help="perfect-information, estimation, batching or all")] = "all",
+    runs: Annotated[int, typer.Option(help="Paired repetitions; the paper has 10")] = 10,
+    quick: Annotated[bool, typer.Option("--quick", help="3 runs of the batching figure, Types II and III")] = False,
+    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
+) -> None:
+    """Compute the paper's figures and test its claims.
+
+    Example: aicau reproduce batching --quick --out results
+    """
+    from aicau.experiments.paper import FIGURES, Plan
+    from aicau.experiments.reproduce import reproduce as run
+
+    if out.exists() and not out.is_dir():
+        raise AicauError(f"cannot write to {out}: it is not a folder")
+    names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
+    plan = Plan(names, 3, seed, ("type2", "type3")) if quick else Plan(names, runs, seed)
+    if as_json:
+        print(json.dumps(run(plan, out, device, resume)))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting")
+        summary = run(
+            plan,
+            out,
+            device,
+            resume,
+            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    console = Console()
+    console.print(Markdown((out / "claims.md").read_text()))
+    seconds = summary["seconds"]
+    assert isinstance(seconds, dict)
+    console.print(f"{', '.join(names)}: {plan.runs} runs in {seconds['total']:.0f} s; files in {out}")
+
+
 def main() -> None:
     """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
     try:
@@ -92,5 +138,6 @@ def main() -> None:
         print("aicau: stopped", file=sys.stderr)
         raise SystemExit(1) from None
     except Exception as error:
-        print(f"aicau: something went wrong ({type(error).__name__}: {error})", file=sys.stderr)
+        first = str(error).splitlines()[0] if str(error) else "no message"
+        print(f"aicau: something went wrong ({type(error).__name__}: {first})", file=sys.stderr)
         raise SystemExit(1) from None

@@ -63,7 +63,7 @@ def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: b
     )
     if band and len(values) > 1:
         half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values, axis=0)
-        axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.15, linewidth=0)
+        axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.1, linewidth=0)
 
 
 def learning_curves(result: "Result", path: str | None = None) -> Figure:
@@ -88,10 +88,10 @@ def learning_curves(result: "Result", path: str | None = None) -> Figure:
 
 
 def log_ticks(axes: "Axes") -> None:
-    """Plain numbers at 1, 2 and 5 of each decade."""
+    """Plain numbers at a few places of each decade."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 2, 5)))
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)

@@ -6,8 +6,10 @@ and trains from the same initial weights and folds.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from aicau.errors import InputError
 from aicau.observations import Observations
 from aicau.omega import Omega
 from aicau.problems import Problem, make
-from aicau.runs import by_run
+from aicau.runs import by_run, side_by_side
 from aicau.statistics import Interval, mean_interval, paired_difference, paired_ratio
 from aicau.strategy import Strategy
 from aicau.streams import Purpose
@@ -121,8 +123,7 @@ def simulate(
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
     loop = Loop(
-        problem,
-        chosen,
+        [Lane(problem, strategy) for strategy in chosen],
         checks.positive(initial, "initial"),
         checks.positive(batch_size, "batch_size"),
         checks.positive(rounds, "rounds"),
@@ -145,13 +146,20 @@ def simulate(
     )
 
 
+@dataclass(frozen=True)
+class Lane:
+    """One strategy on one problem; lanes of one loop share the pool, the seeds and the shapes."""
+
+    problem: Problem
+    strategy: Strategy
+
+
 class Loop:
-    """The state of all runs between two rounds. Tensors carry (strategy, run) in front."""
+    """The state of all runs of all lanes between two rounds. Tensors carry (lane, run) in front."""
 
     def __init__(
         self,
-        problem: Problem,
-        strategies: list[Strategy],
+        lanes: Sequence[Lane],
         initial: int,
         batch_size: int,
         rounds: int,
@@ -159,26 +167,32 @@ class Loop:
         device: torch.device,
         ensemble: Ensemble,
     ) -> None:
-        room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
-        if initial > problem.pool.n or initial + rounds * batch_size > room:
-            raise InputError(
-                f"{initial} initial points and {rounds} rounds of {batch_size} need more measurements"
-                f" than {problem.name} has room for ({problem.pool.n} points, {room} measurements)"
-            )
-        self.problem, self.strategies, self.rounds, self.batch_size = problem, strategies, rounds, batch_size
+        for problem in {id(lane.problem): lane.problem for lane in lanes}.values():
+            room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
+            if initial > problem.pool.n or initial + rounds * batch_size > room:
+                raise InputError(
+                    f"{initial} initial points and {rounds} rounds of {batch_size} need more measurements"
+                    f" than {problem.name} has room for ({problem.pool.n} points, {room} measurements)"
+                )
+            if not torch.equal(problem.pool.x, lanes[0].problem.pool.x):
+                raise InputError("problems that are simulated together need the same pool")
+        self.lanes, self.rounds, self.batch_size = list(lanes), rounds, batch_size
         self.device, self.ensemble, self.keys = device, ensemble, keys
-        self.pool = problem.pool.to(device)
-        self.truth = problem.truth.to(device)
-        self.capacity = problem.capacity.to(device)
+        self.pool = lanes[0].problem.pool.to(device)
+        self.truth = torch.stack([lane.problem.truth for lane in lanes]).to(device)
+        self.capacity = torch.stack([lane.problem.capacity for lane in lanes]).to(device)
+        # Lanes of one problem measure together, and start from the same model.
+        self.groups: dict[int, list[int]] = {}
+        for at, lane in enumerate(lanes):
+            self.groups.setdefault(id(lane.problem), []).append(at)
         self.round = 0
-        self.mse: list[Tensor] = []  # (strategy, run) per round
+        self.seconds: dict[str, float] = {}
+        self.mse: list[Tensor] = []  # (lane, run) per round
         self.previous: dict[int, Score] = {}
-        start = streams.permutation(streams.fold(keys, Purpose.INITIAL), problem.pool.n)[:, :initial]
-        y = problem.measure(start, torch.zeros_like(start), keys, 0)
-        index = start.expand(len(strategies), *start.shape).to(device)
-        self.observations = Observations(
-            index, y.to(device).expand(index.shape), torch.zeros(initial, dtype=torch.int64, device=device)
-        )
+        start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
+        empty = torch.zeros(len(lanes), len(keys), 0, device=device)
+        self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
+        self._measure(start.expand(len(lanes), *start.shape), 0)
 
     @property
     def done(self) -> bool:
@@ -187,79 +201,123 @@ class Loop:
     def advance(self) -> None:
         """Fit the ensembles of this round, record their error, and, before the last round, choose and measure."""
         keys = streams.fold(self.keys, self.round).to(self.device)
-        predictions = self._fit(keys)
+        with self._clock("ensembles"):
+            predictions = self._fit(keys)
         self.mse.append(self._error(predictions))
         if self.round < self.rounds:
-            self._measure(self._choose(predictions, keys))
+            batch = self._choose(predictions, keys)
+            with self._clock("measuring"):
+                self._measure(batch, self.round + 1)
         self.round += 1
 
-    def _fit(self, keys: Tensor) -> Tensor:  # (S, R, K, n)
-        observations, count = self.observations, len(self.strategies)
-        if self.round == 0:  # all strategies stand at the same place
-            observations = observations[:1]
-        x = self.pool.x[observations.index]
-        fitted = self.ensemble.fit(x, observations.y, keys.expand(observations.index.shape[:-1]))
-        predictions = fitted.predict(self.pool.x)
-        return predictions.expand(count, *predictions.shape[1:])
+    @contextmanager
+    def _clock(self, part: str) -> Iterator[None]:
+        """Where the time goes; on CUDA a part ends when the device has finished it."""
+        begin = time.perf_counter()
+        yield
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - begin
 
-    def _error(self, predictions: Tensor) -> Tensor:  # (S, R)
-        def error(some: Tensor) -> tuple[Tensor]:
-            return (((decomposition.mean(some).double() - self.truth) ** 2).mean(-1),)
+    def _fit(self, keys: Tensor) -> Tensor:  # (lanes, R, K, n)
+        index, y = self.observations.index, self.observations.y
+        firsts = [members[0] for members in self.groups.values()]
+        if self.round == 0:
+            index, y = index[firsts], y[firsts]
+        predictions = self.ensemble.fit(self.pool.x[index], y, keys.expand(index.shape[:-1])).predict(self.pool.x)
+        if self.round > 0:
+            return predictions
+        place = {at: g for g, members in enumerate(self.groups.values()) for at in members}
+        return predictions[[place[at] for at in range(len(self.lanes))]]
 
-        (mse,) = by_run(error, predictions.flatten(0, 1))
+    def _error(self, predictions: Tensor) -> Tensor:  # (lanes, R)
+        def error(some: Tensor, truth: Tensor) -> tuple[Tensor]:
+            return (((decomposition.mean(some).double() - truth) ** 2).mean(-1),)
+
+        truth = self.truth[:, None].expand(*predictions.shape[:2], -1)
+        (mse,) = by_run(error, predictions.flatten(0, 1), truth.flatten(0, 1))
         return mse.reshape(predictions.shape[:2]).cpu()
 
-    def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (S, R, m)
+    def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
         counts = self.observations.counts(self.pool.n)
         cobias = self._cobias(predictions, keys)
         batches = []
-        for s, strategy in enumerate(self.strategies):
-            view = View(
-                self.pool.standardised, counts[s] < self.capacity, counts[s] > 0, keys, predictions[s], cobias.get(s)
-            )
-            batch, _, plain = strategy.choose(view, self.batch_size, self.previous.get(s), self.round)
-            if plain is not None:
-                self.previous[s] = plain
-            batches.append(batch)
+        with self._clock("choosing"):
+            for at, lane in enumerate(self.lanes):
+                allowed = counts[at] < self.capacity[at]
+                view = View(self.pool.standardised, allowed, counts[at] > 0, keys, predictions[at], cobias.get(at))
+                batch, _, plain = lane.strategy.choose(view, self.batch_size, self.previous.get(at), self.round)
+                if plain is not None:
+                    self.previous[at] = plain
+                batches.append(batch)
         return torch.stack(batches)
 
     def _cobias(self, predictions: Tensor, keys: Tensor) -> dict[int, Omega]:
-        """Δ̂ of every strategy that needs one: one call per estimator, for all strategies that share it."""
-        groups: dict[BiasEstimator, list[int]] = {}
-        for s, strategy in enumerate(self.strategies):
-            if strategy.bias is not None:
-                groups.setdefault(strategy.bias, []).append(s)
-        found = {}
-        for estimator, members in groups.items():
-            some = torch.tensor(members, device=self.device)
+        """Δ̂ of every lane that needs one: one call per estimator, for all lanes that share it."""
+        sharing: dict[BiasEstimator, list[int]] = {}
+        for at, lane in enumerate(self.lanes):
+            if lane.strategy.bias is not None:
+                sharing.setdefault(lane.strategy.bias, []).append(at)
+
+        def estimate(estimator: BiasEstimator, members: list[int]) -> Omega:
             o = self.observations
             evidence = Evidence(
                 self.pool.x,
-                Observations(o.index[some], o.y[some], o.round),
-                predictions[some],
+                Observations(o.index[members], o.y[members], o.round),
+                predictions[members],
                 keys.expand(len(members), -1),
-                self._oracle,
+                partial(self._oracle, members),
             )
-            estimate = estimator.estimate(evidence)
-            found.update({s: estimate[i] for i, s in enumerate(members)})
+            with self._clock(f"bias {type(estimator).__name__.lower()}"):
+                return estimator.estimate(evidence)
+
+        with self._clock("bias"):
+            estimates = side_by_side([partial(estimate, *item) for item in sharing.items()], self.device)
+        found = {}
+        for members, omega in zip(sharing.values(), estimates, strict=True):
+            found.update({at: omega[i] for i, at in enumerate(members)})
         return found
 
-    def _oracle(self, count: int) -> Tensor:  # (R, n)
-        """Perfect information: the truth without noise, else the mean of whole realisations."""
-        if not bool((self.problem.aleatoric > 0).any()):
-            return self.truth
+    def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n)
+        """Perfect information: the truth without noise, else the mean of whole realisations, shared by its lanes."""
         keys = streams.fold(streams.fold(self.keys, Purpose.REALISATIONS), self.round)
+        known: dict[int, Tensor] = {}
+        for at in members:
+            problem = self.lanes[at].problem
+            if id(problem) not in known:
+                known[id(problem)] = problem.known(count, keys).to(self.device)
+        return torch.stack([known[id(self.lanes[at].problem)] for at in members])
 
-        def average(some: Tensor) -> tuple[Tensor]:
-            return (self.problem.realisations(count, some).mean(-2),)
-
-        return by_run(average, keys)[0].to(self.device)
-
-    def _measure(self, batch: Tensor) -> None:  # (S, R, m)
+    def _measure(self, batch: Tensor, round: int) -> None:  # (lanes, R, m)
         batch = batch.cpu()
         earlier = self.observations.counts(self.pool.n).cpu().gather(-1, batch)
-        y = self.problem.measure(batch, earlier, self.keys, self.round + 1)
-        self.observations = self.observations.append(batch.to(self.device), y.to(self.device), self.round + 1)
+        y = torch.empty(batch.shape, dtype=torch.double)
+        for members in self.groups.values():
+            problem = self.lanes[members[0]].problem
+            y[members] = problem.measure(batch[members], earlier[members], self.keys, round)
+        self.observations = self.observations.append(batch.to(self.device), y.to(self.device), round)
+
+    def state(self) -> dict[str, Tensor]:
+        """All that the next round needs, as plain tensors."""
+        o = self.observations
+        tensors = {"index": o.index, "y": o.y, "rounds": o.round, "mse": torch.stack(self.mse) if self.mse else o.y[:0]}
+        for at, score in self.previous.items():
+            tensors[f"previous/{at}/alpha"] = score.alpha
+            if score.omega is not None:
+                tensors |= {f"previous/{at}/factor": score.omega.factor, f"previous/{at}/signs": score.omega.weights}
+        return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+
+    def restore(self, state: dict[str, Tensor]) -> None:
+        """Continue where `state` was taken."""
+        state = {name: tensor.to(self.device) for name, tensor in state.items()}
+        self.observations = Observations(state["index"], state["y"], state["rounds"])
+        self.mse = list(state["mse"].cpu().unbind(0))
+        self.round = len(self.mse)
+        for name in state:
+            if name.endswith("/alpha"):
+                at = name.removesuffix("alpha")
+                omega = Omega(state[at + "factor"], state[at + "signs"]) if at + "factor" in state else None
+                self.previous[int(at.split("/")[1])] = Score(state[name], omega)
 
 
 def _interval(interval: Interval, word: str) -> dict[str, float | None]:

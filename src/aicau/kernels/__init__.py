@@ -1,7 +1,7 @@
 """Training of the two small networks, by the fastest kernel there is for the device.
 
-`cpu` (Numba) on the CPU, `reference` (batched PyTorch) elsewhere and where Numba is missing. Same arguments, same
-meaning; the contract suite holds each against `reference`.
+`cpu_*` (Numba) on the CPU, `cuda_*` (Triton) on CUDA, and `reference` (batched PyTorch) where either is missing or does
+not take the shape. Same arguments, same meaning; tests hold each against `reference`.
 """
 
 import importlib.util
@@ -16,11 +16,13 @@ from aicau.kernels.settings import EmbeddingSettings, MLPSettings
 
 __all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp"]
 
-_NUMBA = importlib.util.find_spec("numba") is not None
-
 
 def _numba(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and _NUMBA
+    return tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+
+
+def _triton(tensor: Tensor) -> bool:
+    return tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def mlp_forward(
@@ -31,10 +33,10 @@ def mlp_forward(
     """Every network at the points of its run."""
     if not _numba(x):
         return reference.mlp_forward(parameters, x[:, None], settings)
-    from aicau.kernels import cpu
+    from aicau.kernels import cpu_mlp
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
-    return torch.from_numpy(cpu.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1]))))
+    return torch.from_numpy(cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1]))))
 
 
 def embed(
@@ -46,10 +48,10 @@ def embed(
     """ψ of every run at its points, with running statistics."""
     if not _numba(x):
         return reference.embed(parameters, running, x, settings)
-    from aicau.kernels import cpu
+    from aicau.kernels import cpu_embedding
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
-    return torch.from_numpy(cpu.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
+    return torch.from_numpy(cpu_embedding.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
 
 
 def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
@@ -65,13 +67,18 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
+    if _triton(x):
+        from aicau.kernels import cuda_mlp
+
+        if cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
+            return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)
-    from aicau.kernels import cpu
+    from aicau.kernels import cpu_mlp
 
     parameters = parameters.clone()
     arrays = [t.numpy() for t in (x, y, weights, parameters)]
-    epochs, losses = cpu.train_mlp(
+    epochs, losses = cpu_mlp.train_mlp(
         *arrays,
         np.array(settings.sizes(x.shape[-1])),
         settings.learning_rate,
@@ -96,13 +103,18 @@ def train_embedding(
     x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
+    if _triton(x):
+        from aicau.kernels import cuda_embedding
+
+        if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):
+            return cuda_embedding.train_embedding(x, bias, split, parameters, running, seeds, settings)
     if not _numba(x):
         return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
-    from aicau.kernels import cpu
+    from aicau.kernels import cpu_embedding
 
     parameters = parameters.clone()
     arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
-    epochs, losses = cpu.train_embedding(
+    epochs, losses = cpu_embedding.train_embedding(
         *arrays,
         _embedding_layout(x, settings),
         settings.dropout,

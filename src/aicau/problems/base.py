@@ -13,6 +13,7 @@ from torch import Tensor
 from aicau import streams
 from aicau.errors import InputError
 from aicau.pool import Pool
+from aicau.runs import by_run
 from aicau.streams import Purpose
 
 
@@ -67,6 +68,16 @@ class Problem(ABC):
     def realisations(self, count: int, keys: Tensor) -> Tensor:  # (...) -> (..., count, n)
         """Whole realisations of Y, as perfect information may see them."""
         return self.truth + self.noise(streams.fold(keys[..., None], torch.arange(count)))
+
+    def known(self, count: int, keys: Tensor) -> Tensor:  # (runs,) -> (runs, n)
+        """What perfect information sees of μ_Y: the truth without noise, else the mean of `count` realisations."""
+        if not bool((self.aleatoric > 0).any()):
+            return self.truth.expand(*keys.shape, -1)
+
+        def average(some: Tensor) -> tuple[Tensor]:
+            return (self.realisations(count, some).mean(-2),)
+
+        return by_run(average, keys)[0]
 
 
 @dataclass(frozen=True)

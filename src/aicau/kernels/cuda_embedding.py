@@ -1,0 +1,443 @@
+"""The embedding ψ on CUDA: `train_embedding` in one launch."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from aicau.kernels import cuda
+from aicau.kernels.cuda import (
+    MOST_POINTS,
+    WIDEST,
+    adam,
+    adam_arguments,
+    corrections,
+    load_matrix,
+    load_vector,
+    pad,
+    relu,
+    store_matrix,
+    store_vector,
+)
+from aicau.kernels.settings import EmbeddingSettings
+
+# Padded points: (points at once, warps); larger as the largest. Blocks of 64 on 8 warps make Triton 3.6 read outside
+# its shared memory with tf32x3.
+LAUNCH = {16: (16, 8), 32: (32, 8)}
+
+
+def supports(settings: EmbeddingSettings, inputs: int, rows: int) -> bool:
+    """Three hidden layers, none wider than 64, nor ψ."""
+    widest = max(*settings.hidden, settings.width, inputs)
+    return len(settings.hidden) == 3 and widest <= WIDEST and 1 <= rows <= MOST_POINTS
+
+
+def _places(settings: EmbeddingSettings, inputs: int) -> tuple[list[int], int]:
+    """Where in the packed row each parameter stands, and the length of that row."""
+    places: list[int] = []
+    at = 0
+    *hidden, (outs, ins) = settings.layers(inputs)
+    for o_s, i_s in hidden:
+        padded = pad(o_s)
+        places += [at + i * padded + o for o in range(o_s) for i in range(i_s)]
+        places += [at + i * padded + o for i in (i_s, i_s + 1) for o in range(o_s)]
+        at += (i_s + 2) * padded
+    padded = pad(outs)
+    places += [at + i * padded + o for o in range(outs) for i in range(ins + 1)]
+    return places, at + (ins + 1) * padded
+
+
+@triton.jit
+def _tile(at, start, BLOCK: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Addresses of BLOCK rows of a matrix of WIDTH columns."""
+    return at + (start + tl.arange(0, BLOCK))[:, None] * WIDTH + tl.arange(0, WIDTH)[None, :]
+
+
+@triton.jit
+def _merge(z, start, count, mean, square, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Mean and sum of squared deviations over the points so far, with one more block of them."""
+    valid = (start + tl.arange(0, BLOCK) < count)[:, None]
+    before = (count * 0 + start).to(tl.float32)
+    n = tl.minimum(count - start, BLOCK).to(tl.float32)
+    here = tl.sum(tl.where(valid, z, 0.0), 0) / n
+    away = tl.where(valid, z - here[None, :], 0.0)
+    gap = here - mean
+    share = n / (before + n)
+    return mean + gap * share, square + tl.sum(away * away, 0) + gap * gap * (before * share)
+
+
+@triton.jit
+def _settle(  # type: ignore[no-untyped-def]
+    mean, square, count, statistics, running, momentum, epsilon, WIDTH: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
+    """Write a layer's batch mean and inverse deviation, and move the running mean and variance."""
+    n = count.to(tl.float32)
+    variance = square / n
+    store_vector(statistics, mean, WIDTH)
+    store_vector(statistics + UNITS, 1.0 / tl.sqrt(variance + epsilon), WIDTH)
+    unbiased = square / tl.maximum(n - 1.0, 1.0)
+    keep = 1.0 - momentum
+    store_vector(running, keep * load_vector(running, WIDTH) + momentum * mean, WIDTH)
+    store_vector(running + UNITS, keep * load_vector(running + UNITS, WIDTH) + momentum * unbiased, WIDTH)
+
+
+@triton.jit
+def _normal(  # type: ignore[no-untyped-def]
+    z, start, statistics, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
+    """Normalised values of a hidden layer on a block of points."""
+    mean = load_vector(statistics, WIDTH)[None, :]
+    inverse = load_vector(statistics + UNITS, WIDTH)[None, :]
+    return (tl.load(_tile(z, start, BLOCK, WIDTH)) - mean) * inverse
+
+
+@triton.jit
+def _activation(  # type: ignore[no-untyped-def]
+    normal, start, gain, bits, scale, LAYER: tl.constexpr, DROP: tl.constexpr, BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """γ, β (which follows γ), ReLU and dropout."""
+    a = relu(normal * load_vector(gain, WIDTH)[None, :] + load_vector(gain + WIDTH, WIDTH)[None, :])
+    if DROP:
+        rows = (start + tl.arange(0, BLOCK))[:, None]
+        kept = tl.load(bits + rows * WIDE + tl.arange(0, WIDTH)[None, :]).to(tl.int32)
+        a = tl.where(((kept >> LAYER) & 1) == 1, a * scale, 0.0)
+    return a
+
+
+@triton.jit
+def _draw(  # type: ignore[no-untyped-def]
+    bits, seed, epoch, start, drop, POINTS, BLOCK: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Which units of a block of points dropout keeps, one bit per hidden layer, from one Philox counter per unit."""
+    units = (start + tl.arange(0, BLOCK))[:, None] * WIDE + tl.arange(0, WIDE)[None, :]
+    r1, r2, r3, _ = tl.randint4x(seed, epoch * (POINTS * WIDE) + units)
+    kept = (tl.uint_to_uniform_float(r1) >= drop).to(tl.int32)
+    kept += (tl.uint_to_uniform_float(r2) >= drop).to(tl.int32) * 2
+    kept += (tl.uint_to_uniform_float(r3) >= drop).to(tl.int32) * 4
+    tl.store(bits + units, kept.to(tl.int8))
+
+
+@triton.jit
+def _forward(  # type: ignore[no-untyped-def]
+    z, to, count, statistics, gain, w, next_statistics, running, bits, scale, momentum, epsilon,
+    LAYER: tl.constexpr, DROP: tl.constexpr, BLOCK: tl.constexpr, INS: tl.constexpr, INP: tl.constexpr,
+    OUTP: tl.constexpr, WIDE: tl.constexpr, UNITS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """From a hidden layer to the next one before normalisation, with that one's statistics."""
+    mean = tl.zeros((OUTP,), tl.float32)
+    square = tl.zeros((OUTP,), tl.float32)
+    weights = load_matrix(w, INS, INP, OUTP)
+    for start in range(0, count, BLOCK):
+        normal = _normal(z, start, statistics, BLOCK, INP, UNITS)
+        a = _activation(normal, start, gain, bits, scale, LAYER, DROP, BLOCK, INP, WIDE)
+        out = tl.dot(a, weights, input_precision=PRECISION)
+        tl.store(_tile(to, start, BLOCK, OUTP), out)
+        mean, square = _merge(out, start, count, mean, square, BLOCK)
+    _settle(mean, square, count, next_statistics, running, momentum, epsilon, OUTP, UNITS)
+    tl.debug_barrier()
+
+
+@triton.jit
+def _slope(  # type: ignore[no-untyped-def]
+    z, d, start, count, statistics, gain, by_gain, BLOCK: tl.constexpr, WIDTH: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
+    """Gradient by a layer's values before normalisation; `d` holds that by the values after γ and β."""
+    n = count.to(tl.float32)
+    valid = (start + tl.arange(0, BLOCK) < count)[:, None]
+    normal = _normal(z, start, statistics, BLOCK, WIDTH, UNITS)
+    through_gain = (load_vector(by_gain, WIDTH) / n)[None, :]
+    through_shift = (load_vector(by_gain + WIDTH, WIDTH) / n)[None, :]
+    factor = (load_vector(gain, WIDTH) * load_vector(statistics + UNITS, WIDTH))[None, :]
+    centred = tl.load(_tile(d, start, BLOCK, WIDTH)) - through_shift - normal * through_gain
+    return tl.where(valid, factor * centred, 0.0)
+
+
+@triton.jit
+def _backward(  # type: ignore[no-untyped-def]
+    z, d, statistics, gain, by_gain, low_z, low_d, low_statistics, low_gain, low_by_gain, w, by_w, count, bits, scale,
+    LAYER: tl.constexpr, DROP: tl.constexpr, BLOCK: tl.constexpr, INS: tl.constexpr, INP: tl.constexpr,
+    OUTP: tl.constexpr, WIDE: tl.constexpr, UNITS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """From a hidden layer to the one below: gradients by the weights between, and by γ and β below."""
+    total = tl.zeros((INP, OUTP), tl.float32)
+    shift_total = tl.zeros((INP,), tl.float32)
+    gain_total = tl.zeros((INP,), tl.float32)
+    for start in range(0, count, BLOCK):
+        by_z = _slope(z, d, start, count, statistics, gain, by_gain, BLOCK, OUTP, UNITS)
+        normal = _normal(low_z, start, low_statistics, BLOCK, INP, UNITS)
+        a = _activation(normal, start, low_gain, bits, scale, LAYER, DROP, BLOCK, INP, WIDE)
+        total += tl.dot(tl.trans(a), by_z, input_precision=PRECISION)
+        back = tl.dot(by_z, tl.trans(load_matrix(w, INS, INP, OUTP)), input_precision=PRECISION)
+        back = tl.where(a > 0, back * scale, 0.0)
+        tl.store(_tile(low_d, start, BLOCK, INP), back)
+        shift_total += tl.sum(back, 0)
+        gain_total += tl.sum(back * normal, 0)
+    store_matrix(by_w, total, INS, INP, OUTP)
+    store_vector(low_by_gain, gain_total, INP)
+    store_vector(low_by_gain + INP, shift_total, INP)
+    tl.debug_barrier()
+
+
+@triton.jit
+def _residual(  # type: ignore[no-untyped-def]
+    psi, own, target, own_target, split, start, other, kind, POINTS, BLOCK: tl.constexpr,
+    WIDTH: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """ψ of the other block, ψᵢᵀψⱼ − δᵢδⱼ between the blocks, whether each pair is of `kind`, and i − j."""
+    rows = start + tl.arange(0, BLOCK)
+    columns = other + tl.arange(0, BLOCK)
+    others = tl.load(_tile(psi, other, BLOCK, WIDTH))
+    error = tl.dot(own, tl.trans(others), input_precision=PRECISION)
+    error -= own_target[:, None] * tl.load(target + columns)[None, :]
+    chosen = tl.load(split + rows[:, None] * POINTS + columns[None, :]).to(tl.int32) == kind
+    return others, error, chosen, rows[:, None] - columns[None, :]
+
+
+@triton.jit
+def _flat(  # type: ignore[no-untyped-def]
+    a, w, running, epsilon, INS: tl.constexpr, INP: tl.constexpr, OUTP: tl.constexpr, UNITS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """A hidden layer with running statistics and without dropout."""
+    z = tl.dot(a, load_matrix(w, INS, INP, OUTP), input_precision=PRECISION)
+    gain = load_vector(w + INS * OUTP, OUTP) / tl.sqrt(load_vector(running + UNITS, OUTP) + epsilon)
+    shift = load_vector(w + (INS + 1) * OUTP, OUTP)
+    return relu((z - load_vector(running, OUTP)[None, :]) * gain[None, :] + shift[None, :])
+
+
+@triton.jit(do_not_specialize=["patience", "max_epochs"])
+def _kernel(  # type: ignore[no-untyped-def]
+    x, target, split, counts, pair_shares, seeds, parameters, running, best_parameters, best_running, corrections,
+    epochs, losses, scratch, bits,
+    drop, scale, b1, c1, b2, c2, decay, momentum, epsilon, patience, max_epochs,
+    POINTS, STORE,
+    D: tl.constexpr, H1: tl.constexpr, H2: tl.constexpr, H3: tl.constexpr,
+    DP: tl.constexpr, P1: tl.constexpr, P2: tl.constexpr, P3: tl.constexpr, P4: tl.constexpr, WIDE: tl.constexpr,
+    SIZE: tl.constexpr, FLAT: tl.constexpr, FLAT_UNITS: tl.constexpr,
+    BLOCK: tl.constexpr, DROP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """x (N, POINTS, DP), target (N, POINTS), split (N, POINTS, POINTS) as bytes, counts (N, 2): valid points and which
+    kind of pair is validated, pair_shares (N, 2): one over the number of pairs, packed parameters (N, SIZE) and
+    running (N, 2, UNITS), and the same of the best epoch, scratch (N, STORE), bits (N, POINTS, WIDE).
+    """
+    UNITS: tl.constexpr = P1 + P2 + P3
+    run = tl.program_id(0).to(tl.int64)
+    x += run * (POINTS * DP)
+    target += run * POINTS
+    split += run * (POINTS * POINTS)
+    bits += run * (POINTS * WIDE)
+    best_parameters += run * SIZE
+    best_running += run * (2 * UNITS)
+    z1 = scratch + run * STORE
+    z2 = z1 + POINTS * P1
+    z3 = z2 + POINTS * P2
+    psi = z3 + POINTS * P3
+    odd = psi + POINTS * P4
+    even = odd + POINTS * WIDE
+    t1 = even + POINTS * WIDE  # batch statistics
+    t2 = t1 + P1
+    t3 = t2 + P2
+    r1 = running + run * (2 * UNITS)  # running statistics
+    r2 = r1 + P1
+    r3 = r2 + P2
+    w1 = parameters + run * SIZE  # weights; γ and β follow
+    w2 = w1 + (D + 2) * P1
+    w3 = w2 + (H1 + 2) * P2
+    w4 = w3 + (H2 + 2) * P3
+    by_w1 = t1 + 2 * UNITS  # the gradient, packed likewise
+    by_w2 = by_w1 + (D + 2) * P1
+    by_w3 = by_w2 + (H1 + 2) * P2
+    by_w4 = by_w3 + (H2 + 2) * P3
+    g1 = w1 + D * P1
+    g2 = w2 + H1 * P2
+    g3 = w3 + H2 * P3
+    by_g1 = by_w1 + D * P1
+    by_g2 = by_w2 + H1 * P2
+    by_g3 = by_w3 + H2 * P3
+    seed = tl.load(seeds + run)
+    count = tl.load(counts + 2 * run)
+    kind = tl.load(counts + 2 * run + 1)
+    fit_share = tl.load(pair_shares + 2 * run)
+    check_share = tl.load(pair_shares + 2 * run + 1)
+    m = tl.zeros((FLAT,), tl.float32)
+    v = tl.zeros((FLAT,), tl.float32)
+    best = tl.full((), float("inf"), tl.float32)
+    epoch = tl.full((), 0, tl.int32)
+    waited = tl.full((), 0, tl.int32)
+    going = (max_epochs > 0) & (patience > 0)
+    while going:
+        # Forward with batch statistics and dropout; values before normalisation are kept for the way back.
+        mean = tl.zeros((P1,), tl.float32)
+        square = tl.zeros((P1,), tl.float32)
+        for start in range(0, count, BLOCK):
+            points = tl.load(_tile(x, start, BLOCK, DP))
+            out = tl.dot(points, load_matrix(w1, D, DP, P1), input_precision=PRECISION)
+            tl.store(_tile(z1, start, BLOCK, P1), out)
+            mean, square = _merge(out, start, count, mean, square, BLOCK)
+            if DROP:
+                _draw(bits, seed, epoch, start, drop, POINTS, BLOCK, WIDE)
+        _settle(mean, square, count, t1, r1, momentum, epsilon, P1, UNITS)
+        tl.debug_barrier()
+        _forward(
+            z1, z2, count, t1, g1, w2, t2, r2, bits, scale, momentum, epsilon,
+            0, DROP, BLOCK, H1, P1, P2, WIDE, UNITS, PRECISION,
+        )  # fmt: skip
+        _forward(
+            z2, z3, count, t2, g2, w3, t3, r3, bits, scale, momentum, epsilon,
+            1, DROP, BLOCK, H2, P2, P3, WIDE, UNITS, PRECISION,
+        )  # fmt: skip
+        for start in range(0, count, BLOCK):
+            normal = _normal(z3, start, t3, BLOCK, P3, UNITS)
+            a = _activation(normal, start, g3, bits, scale, 2, DROP, BLOCK, P3, WIDE)
+            out = tl.dot(a, load_matrix(w4, H3, P3, P4), input_precision=PRECISION)
+            tl.store(_tile(psi, start, BLOCK, P4), out + load_vector(w4 + H3 * P4, P4)[None, :])
+        tl.debug_barrier()
+
+        # Loss over training pairs, its gradient by ψ, and back through the last layer.
+        loss = tl.full((), 0.0, tl.float32)
+        total = tl.zeros((P3, P4), tl.float32)
+        bias_total = tl.zeros((P4,), tl.float32)
+        shift_total = tl.zeros((P3,), tl.float32)
+        gain_total = tl.zeros((P3,), tl.float32)
+        for start in range(0, count, BLOCK):
+            own = tl.load(_tile(psi, start, BLOCK, P4))
+            own_target = tl.load(target + start + tl.arange(0, BLOCK))
+            by_psi = tl.zeros((BLOCK, P4), tl.float32)
+            for other in range(0, count, BLOCK):
+                others, error, chosen, apart = _residual(
+                    psi, own, target, own_target, split, start, other, 1, POINTS, BLOCK, P4, PRECISION
+                )
+                slope = tl.where(chosen, tl.where(apart == 0, 4.0, 2.0) * fit_share * error, 0.0)
+                loss += 0.25 * tl.sum(tl.sum(slope * error, 1), 0)
+                by_psi += tl.dot(slope, others, input_precision=PRECISION)
+            normal = _normal(z3, start, t3, BLOCK, P3, UNITS)
+            a = _activation(normal, start, g3, bits, scale, 2, DROP, BLOCK, P3, WIDE)
+            total += tl.dot(tl.trans(a), by_psi, input_precision=PRECISION)
+            bias_total += tl.sum(by_psi, 0)
+            back = tl.dot(by_psi, tl.trans(load_matrix(w4, H3, P3, P4)), input_precision=PRECISION)
+            back = tl.where(a > 0, back * scale, 0.0)
+            tl.store(_tile(odd, start, BLOCK, P3), back)
+            shift_total += tl.sum(back, 0)
+            gain_total += tl.sum(back * normal, 0)
+        store_matrix(by_w4, total, H3, P3, P4)
+        store_vector(by_w4 + H3 * P4, bias_total, P4)
+        store_vector(by_g3, gain_total, P3)
+        store_vector(by_g3 + P3, shift_total, P3)
+        tl.debug_barrier()
+        loss = tl.where(count > 0, loss, float("nan"))
+        finite = tl.abs(loss) < float("inf")
+        _backward(
+            z3, odd, t3, g3, by_g3, z2, even, t2, g2, by_g2, w3, by_w3, count, bits, scale,
+            1, DROP, BLOCK, H2, P2, P3, WIDE, UNITS, PRECISION,
+        )  # fmt: skip
+        _backward(
+            z2, even, t2, g2, by_g2, z1, odd, t1, g1, by_g1, w2, by_w2, count, bits, scale,
+            0, DROP, BLOCK, H1, P1, P2, WIDE, UNITS, PRECISION,
+        )  # fmt: skip
+        first = tl.zeros((DP, P1), tl.float32)
+        for start in range(0, count, BLOCK):
+            by_z = _slope(z1, odd, start, count, t1, g1, by_g1, BLOCK, P1, UNITS)
+            first += tl.dot(tl.trans(tl.load(_tile(x, start, BLOCK, DP))), by_z, input_precision=PRECISION)
+        store_matrix(by_w1, first, D, DP, P1)
+        tl.debug_barrier()
+        p, m, v = adam(w1, by_w1, m, v, finite, corrections + 2 * epoch, b1, c1, b2, c2, decay, SIZE, FLAT)
+        tl.debug_barrier()
+        epoch += 1
+
+        # Validation with running statistics over the pairs of the lower triangle.
+        for start in range(0, count, BLOCK):
+            a = tl.load(_tile(x, start, BLOCK, DP))
+            a1 = _flat(a, w1, r1, epsilon, D, DP, P1, UNITS, PRECISION)
+            a2 = _flat(a1, w2, r2, epsilon, H1, P1, P2, UNITS, PRECISION)
+            a3 = _flat(a2, w3, r3, epsilon, H2, P2, P3, UNITS, PRECISION)
+            out = tl.dot(a3, load_matrix(w4, H3, P3, P4), input_precision=PRECISION)
+            tl.store(_tile(psi, start, BLOCK, P4), out + load_vector(w4 + H3 * P4, P4)[None, :])
+        tl.debug_barrier()
+        loss = tl.full((), 0.0, tl.float32)
+        for start in range(0, count, BLOCK):
+            own = tl.load(_tile(psi, start, BLOCK, P4))
+            own_target = tl.load(target + start + tl.arange(0, BLOCK))
+            for other in range(0, start + BLOCK, BLOCK):
+                _, error, chosen, apart = _residual(
+                    psi, own, target, own_target, split, start, other, kind, POINTS, BLOCK, P4, PRECISION
+                )
+                loss += tl.sum(tl.sum(tl.where(chosen & (apart >= 0), error * error, 0.0), 1), 0)
+        loss *= check_share
+        better = finite & (loss < best)
+        if better:
+            cells = tl.arange(0, FLAT)
+            tl.store(best_parameters + cells, p, mask=cells < SIZE)
+            units = tl.arange(0, FLAT_UNITS)
+            now = tl.load(r1 + units, mask=units < 2 * UNITS, other=0.0)
+            tl.store(best_running + units, now, mask=units < 2 * UNITS)
+        tl.debug_barrier()
+        best = tl.where(better, loss, best)
+        waited = tl.where(better, 0, waited + 1)
+        going = finite & (waited < patience) & (epoch < max_epochs)
+    tl.store(epochs + run, epoch)
+    tl.store(losses + run, best)
+
+
+def train_embedding(
+    x: Tensor,  # (N, l, p)
+    bias: Tensor,  # (N, l)
+    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
+    parameters: Tensor,  # (N, P)
+    running: Tensor,  # (N, 2, units)
+    seeds: Tensor,  # (N,)
+    settings: EmbeddingSettings,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
+    """Train N embeddings ψ on their Gram matrices and keep each one's best epoch."""
+    runs, _, inputs = x.shape
+    device = x.device
+    epochs = torch.zeros(runs, dtype=torch.long, device=device)
+    losses = torch.full((runs,), torch.inf, device=device)
+    if not runs:
+        return parameters.float().clone(), running.float().clone(), epochs, losses
+    valid = split.diagonal(dim1=-2, dim2=-1) > 0
+    count = valid.sum(-1)
+    rows = max(1, int(count.max()))
+    points, padded = pad(rows), pad(inputs)
+    order = torch.argsort((~valid).byte(), dim=-1, stable=True)[:, :rows]  # valid points first
+    real = torch.arange(rows, device=device) < count[:, None]
+    places = torch.zeros(runs, points, padded, device=device)
+    places[:, :rows, :inputs] = x.gather(1, order[..., None].expand(-1, -1, inputs)).float() * real[..., None]
+    target = torch.zeros(runs, points, device=device)
+    target[:, :rows] = bias.gather(1, order).float() * real
+    pairs = torch.zeros(runs, points, points, dtype=torch.int8, device=device)
+    chosen = split.gather(1, order[..., None].expand(-1, -1, split.shape[-1]))
+    chosen = chosen.gather(2, order[:, None].expand(-1, rows, -1))
+    pairs[:, :rows, :rows] = (chosen * (real[:, :, None] & real[:, None, :])).to(torch.int8)
+    diagonal = pairs.diagonal(dim1=-2, dim2=-1)
+    fits, checks = (((pairs == k).sum((-1, -2)) + (diagonal == k).sum(-1)) // 2 for k in (1, 2))
+    kind = 1 + (checks > 0).long()
+    shares = 1 / torch.stack([fits, torch.where(checks > 0, checks, fits)], -1).clamp_min(1).float()
+
+    h1, h2, h3 = settings.hidden
+    p1, p2, p3, p4 = (pad(size) for size in (*settings.hidden, settings.width))
+    wide, units = max(p1, p2, p3), p1 + p2 + p3
+    at, size = _places(settings, inputs)
+    index = torch.tensor(at, device=device)
+    packed = torch.zeros(runs, size, device=device)
+    packed[:, index] = parameters.float()
+    unit_index = torch.tensor([*range(h1), *range(p1, p1 + h2), *range(p1 + p2, p1 + p2 + h3)], device=device)
+    packed_running = torch.ones(runs, 2, units, device=device)
+    packed_running[:, :, unit_index] = running.float()
+    best, best_running = packed.clone(), packed_running.clone()
+    store = points * (p1 + p2 + p3 + p4 + 2 * wide) + 2 * units + size
+    store += -store % 16  # every run's scratch starts on a boundary that wide loads like
+    scratch = torch.zeros(runs, store, device=device)
+    bits = torch.zeros(runs, points * wide, dtype=torch.int8, device=device)
+    block, warps = LAUNCH.get(points, LAUNCH[max(LAUNCH)])
+    with torch.cuda.device_of(x):
+        _kernel[(runs,)](
+            places, target, pairs, torch.stack([count, kind], -1).int(), shares, seeds.to(device).long().contiguous(),
+            packed, packed_running, best, best_running, corrections(settings, device), epochs, losses, scratch, bits,
+            settings.dropout, 1 / (1 - settings.dropout), *adam_arguments(settings), settings.momentum,
+            settings.epsilon, settings.patience, settings.max_epochs, points, store,
+            D=inputs, H1=h1, H2=h2, H3=h3, DP=padded, P1=p1, P2=p2, P3=p3, P4=p4, WIDE=wide,
+            SIZE=size, FLAT=triton.next_power_of_2(size), FLAT_UNITS=triton.next_power_of_2(2 * units),
+            BLOCK=block, DROP=settings.dropout > 0, PRECISION=cuda.PRECISION, num_warps=warps, num_stages=1,
+        )  # fmt: skip
+    return best[:, index], best_running[:, :, unit_index], epochs, losses
