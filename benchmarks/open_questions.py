@@ -1,6 +1,6 @@
 """What the paper leaves open, measured: final MSE of each choice, paired with the package's own.
 
-    python benchmarks/open_questions.py [--runs 10] [--question fill|exclusion|cobias]
+    python benchmarks/open_questions.py [--runs 10] [--question fill|exclusion]
 
 Prints one Markdown table per question; docs/decisions.md holds the figures of a run.
 """
@@ -10,9 +10,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from aicau import Eigen, Quadratic, Strategy, simulate
+from aicau import Eigen, Strategy, simulate
 from aicau.acquisition import Score, View
-from aicau.kernels import EmbeddingSettings
 from aicau.omega import Omega
 
 
@@ -42,16 +41,7 @@ def questions() -> dict[str, list[Strategy]]:
     for own in ours:
         fill += [own, *(variant(own.name, f"fill {f}", batching=Eigen(f)) for f in ("top", "cycle"))]
         exclusion += [own, variant(own.name, "exclude after", batching=EigenAfter())]
-    quadratic = []
-    for text in ("pemse:quadratic:eigen", "pemse:quadratic:top"):
-        swapped = EmbeddingSettings(betas=(0.9, 0.999))
-        quadratic += [
-            Strategy.parse(text),
-            variant(text, "betas 0.9, 0.999", bias=Quadratic(swapped)),
-            variant(text, "scaled", bias=Quadratic(scaled=True)),
-            variant(text, "betas 0.9, 0.999, scaled", bias=Quadratic(swapped, scaled=True)),
-        ]
-    return {"fill": fill, "exclusion": exclusion, "cobias": quadratic}
+    return {"fill": fill, "exclusion": exclusion}
 
 
 def main() -> None:

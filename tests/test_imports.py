@@ -20,14 +20,14 @@ ORDER = [
     ["acquisition"],
     ["batching"],
     ["strategy"],
-    ["simulate"],
+    ["simulation"],
     ["report"],
     ["experiments"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # A result draws itself: the one step back, taken when `plot` is called.
-LATE = {("simulate", "report")}
+LATE = {("simulation", "report")}
 
 
 def unit(path):
@@ -76,7 +76,12 @@ def test_public_names_exist_and_match_their_homes():
 
     for name in aicau.__all__:
         assert getattr(aicau, name) is not None
-    assert callable(aicau.simulate)
+    import aicau.simulation
+
+    assert aicau.simulate is aicau.simulation.simulate
+    modules = {path.stem for path in SOURCE.glob("*.py")} | {path.parent.name for path in SOURCE.glob("*/__init__.py")}
+    hidden = modules & set(aicau.__all__) - {"bias", "problems", "streams"}
+    assert not hidden, f"a module of the same name would hide {hidden}"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = aicau.nothing
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aicau.omega import Omega
     from aicau.pool import Pool
     from aicau.problems import Problem, TableProblem
-    from aicau.simulate import Result, simulate
+    from aicau.simulation import Result, simulate
     from aicau.strategy import Strategy
 
 __version__ = "0.1.0"
@@ -47,7 +47,7 @@ _HOME = {
     "Problem": "problems",
     "Quadratic": "bias",
     "Regressors": "ensembles",
-    "Result": "simulate",
+    "Result": "simulation",
     "Score": "acquisition",
     "Spread": "batching",
     "Strategy": "strategy",
@@ -61,7 +61,7 @@ _HOME = {
     "omega_together": "decomposition",
     "omega_uncorrelated": "decomposition",
     "pemse": "decomposition",
-    "simulate": "simulate",
+    "simulate": "simulation",
 }
 _MODULES = ("bias", "problems", "streams")
 
@@ -107,7 +107,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"aicau.{name}")
     if name in _HOME:
         value = getattr(importlib.import_module(f"aicau.{_HOME[name]}"), name)
-        globals()[name] = value  # a module of the same name (simulate) must not hide the function
+        globals()[name] = value
         return value
     raise AttributeError(f"module 'aicau' has no attribute {name!r}")
 

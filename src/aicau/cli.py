@@ -2,12 +2,15 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from aicau.errors import AicauError
+
+START = time.perf_counter()  # so that a command can say what it took with its imports
 
 app = typer.Typer(
     help="Choose the next batch of experiments when measurements are noisy.",
@@ -50,7 +53,7 @@ def simulate(
     if plot is not None and (plot.suffix.lower() not in {".png", ".svg", ".pdf"} or not plot.parent.is_dir()):
         raise AicauError(f"cannot write a plot to {plot}: name a .png, .svg or .pdf file in a folder that exists")
     from aicau import problems
-    from aicau.simulate import simulate as run
+    from aicau.simulation import simulate as run
     from aicau.strategy import Strategy
 
     parameters = {"grid": grid, "noise_scale": noise_scale}
@@ -104,7 +107,7 @@ def reproduce(
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
     plan = Plan(names, 3, seed, ("type2", "type3")) if quick else Plan(names, runs, seed)
     if as_json:
-        print(json.dumps(run(plan, out, device, resume)))
+        print(json.dumps(run(plan, out, device, resume, begin=START)))
         return
     from rich.console import Console
     from rich.markdown import Markdown
@@ -119,6 +122,7 @@ def reproduce(
             device,
             resume,
             lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+            START,
         )
     console = Console()
     console.print(Markdown((out / "claims.md").read_text()))

@@ -13,7 +13,7 @@ from aicau.statistics import Interval
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from aicau.simulate import Result
+    from aicau.simulation import Result
 
 # Okabe & Ito's palette, told apart by readers with any kind of colour vision; line styles carry it into print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D3A9B", "#8C8C00")

@@ -23,10 +23,18 @@ from aicau.streams import Purpose
 
 @dataclass(frozen=True)
 class Quadratic:
-    """The paper's Q; `scaled` trains on residuals divided by their root mean square (the paper leaves this open)."""
+    """Q with the usual betas of Adam; `paper()` has them as printed.
+
+    `scaled` trains on residuals divided by their root mean square, which the paper leaves open.
+    """
 
     settings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     scaled: bool = False
+
+    @classmethod
+    def paper(cls) -> "Quadratic":
+        """Everything as printed, the betas (0.999, 0.9) included."""
+        return cls(EmbeddingSettings(betas=(0.999, 0.9)))
 
     def estimate(self, evidence: Evidence) -> Omega:
         side = evidence.side_information().float()

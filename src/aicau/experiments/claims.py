@@ -66,7 +66,7 @@ class Verdict:
                 return "does not hold"
             return "holds" if self.supports == self.comparisons else "undecided"
         pooled = self.claim.judge(self.pooled)
-        if pooled < 0 or (pooled == 0 and self.contradicts > self.supports):
+        if pooled < 0:
             return "does not hold"
         return "holds" if pooled > 0 and self.contradicts * 4 <= self.comparisons else "undecided"
 
@@ -143,6 +143,7 @@ def claims() -> list[Claim]:
             "Types II and III: quadratic + difference + eigen is the best that does not cheat",
             batch,
             across([(best, other) for other in practical if other != best], [(k, i) for k in noisy for i in INITIALS]),
+            universal=True,
         ),
         Claim("10a", "At 10 points it beats random", batch, across([(best, "random")], at(10))),
         Claim(

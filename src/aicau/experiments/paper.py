@@ -10,10 +10,12 @@ All types of a setting share the pool, so all runs of all strategies of all type
 per setting and number of initial points.
 """
 
+import io
 import json
 import time
+import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,11 @@ import pandas as pd
 import torch
 
 from aicau import checks, problems, streams
+from aicau.bias import Quadratic
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.files import write_whole
-from aicau.simulate import Lane, Loop
+from aicau.simulation import Lane, Loop
 from aicau.strategy import Strategy
 
 TYPES = ("type1", "type2", "type3")
@@ -69,6 +72,13 @@ FIGURES = {
         Figure(5, "batching", BATCH, ("random", *BATCHED)),
     )
 }
+
+
+def strategy(word: str) -> Strategy:
+    """A strategy with everything as the paper prints it."""
+    parsed = Strategy.parse(word)
+    return replace(parsed, bias=Quadratic.paper()) if isinstance(parsed.bias, Quadratic) else parsed
+
 
 Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
 Make = Callable[[str], Strategy]
@@ -125,7 +135,7 @@ def run(
     resume: bool = False,
     report: Report | None = None,
     ensemble: Ensemble | None = None,
-    strategy: Make = Strategy.parse,
+    make: Make = strategy,
     every: float = 20.0,
 ) -> Outcome:
     """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU."""
@@ -137,7 +147,7 @@ def run(
     frames, seconds = [], {}
     for setting, initial, words in jobs:
         begin = time.perf_counter()
-        lanes = [Lane(made[kind], strategy(word)) for kind in plan.types for word in words]
+        lanes = [Lane(made[kind], make(word)) for kind in plan.types for word in words]
         name = f"{setting.name}-{initial}"
         keys = streams.runs(plan.seed, plan.runs)
         loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, ensemble or MLP())
@@ -194,10 +204,10 @@ class Checkpoint:
         if self.path is None or not self.path.exists():
             return
         try:
-            with np.load(self.path, allow_pickle=False) as stored:
+            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as stored:
                 plan = str(stored["plan"])
                 arrays = {name: torch.from_numpy(stored[name]) for name in stored.files if name != "plan"}
-        except (OSError, ValueError, KeyError, EOFError) as error:
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{self.path} is not a checkpoint of aicau; remove it to start again") from error
         if plan != self.plan:
             raise InputError(

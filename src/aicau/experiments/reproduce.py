@@ -11,10 +11,15 @@ from aicau.files import write_whole
 
 
 def reproduce(
-    plan: Plan, out: Path, device: str = "auto", resume: bool = False, report: Report | None = None
+    plan: Plan,
+    out: Path,
+    device: str = "auto",
+    resume: bool = False,
+    report: Report | None = None,
+    begin: float | None = None,  # when the command started, on the clock of time.perf_counter
 ) -> dict[str, object]:
     """Everything of a plan under `out`: per figure PNG, SVG, Parquet and CSV; claims.md; summary.json last."""
-    begin = time.perf_counter()
+    begin = time.perf_counter() if begin is None else begin
     state = out / "state"
     if not resume:
         shutil.rmtree(state, ignore_errors=True)

@@ -21,9 +21,9 @@ from aicau.kernels.cuda import (
 )
 from aicau.kernels.settings import EmbeddingSettings
 
-# Padded points: (points at once, warps); larger as the largest. Blocks of 64 on 8 warps make Triton 3.6 read outside
-# its shared memory with tf32x3.
-LAUNCH = {16: (16, 8), 32: (32, 8)}
+# Points at once and warps, as measured on an H200: one size for all, so that the kernel is compiled once. Blocks of 64
+# on 8 warps make Triton 3.6 read outside its shared memory with tf32x3.
+BLOCK, WARPS = 32, 8
 
 
 def supports(settings: EmbeddingSettings, inputs: int, rows: int) -> bool:
@@ -398,7 +398,7 @@ def train_embedding(
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
     count = valid.sum(-1)
     rows = max(1, int(count.max()))
-    points, padded = pad(rows), pad(inputs)
+    points, padded = max(pad(rows), BLOCK), pad(inputs)
     order = torch.argsort((~valid).byte(), dim=-1, stable=True)[:, :rows]  # valid points first
     real = torch.arange(rows, device=device) < count[:, None]
     places = torch.zeros(runs, points, padded, device=device)
@@ -429,7 +429,6 @@ def train_embedding(
     store += -store % 16  # every run's scratch starts on a boundary that wide loads like
     scratch = torch.zeros(runs, store, device=device)
     bits = torch.zeros(runs, points * wide, dtype=torch.int8, device=device)
-    block, warps = LAUNCH.get(points, LAUNCH[max(LAUNCH)])
     with torch.cuda.device_of(x):
         _kernel[(runs,)](
             places, target, pairs, torch.stack([count, kind], -1).int(), shares, seeds.to(device).long().contiguous(),
@@ -438,6 +437,6 @@ def train_embedding(
             settings.epsilon, settings.patience, settings.max_epochs, points, store,
             D=inputs, H1=h1, H2=h2, H3=h3, DP=padded, P1=p1, P2=p2, P3=p3, P4=p4, WIDE=wide,
             SIZE=size, FLAT=triton.next_power_of_2(size), FLAT_UNITS=triton.next_power_of_2(2 * units),
-            BLOCK=block, DROP=settings.dropout > 0, PRECISION=cuda.PRECISION, num_warps=warps, num_stages=1,
+            BLOCK=BLOCK, DROP=settings.dropout > 0, PRECISION=cuda.PRECISION, num_warps=WARPS, num_stages=1,
         )  # fmt: skip
     return best[:, index], best_running[:, :, unit_index], epochs, losses

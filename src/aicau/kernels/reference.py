@@ -54,20 +54,26 @@ def train_mlp(
     parameters: Tensor,  # (N, K, P)
     settings: MLPSettings,
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
-    share = weights / weights.sum(-1, keepdim=True)
+    generator = torch.Generator(x.device).manual_seed(0)  # of mini-batches only
     best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
     waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
     losses, active = torch.zeros_like(best), torch.ones_like(best, dtype=torch.bool)
     adam = _Adam(parameters, settings)
     for _ in range(settings.max_epochs):
-        leaf = parameters.detach().requires_grad_()
-        loss = (share * (mlp_forward(leaf, x[:, None], settings) - y[:, None]) ** 2).sum(-1)
-        (gradient,) = torch.autograd.grad(loss.sum(), leaf)
-        loss = loss.detach()
-        losses = torch.where(active, loss, losses)
+        loss = torch.zeros_like(best)
         epochs += active
+        for some, share in _batches(weights, settings.batch_size, generator):
+            leaf = parameters.detach().requires_grad_()
+            output = mlp_forward(leaf, _rows(x, some), settings)
+            part = (share * (output - _rows(y[..., None], some)[..., 0]) ** 2).sum(-1)
+            (gradient,) = torch.autograd.grad(part.sum(), leaf)
+            weight = share.sum(-1)
+            parameters = adam.update(
+                parameters, gradient / weight.clamp_min(1e-12)[..., None], active & torch.isfinite(part)
+            )
+            loss = loss + part.detach()
+        losses = torch.where(active, loss, losses)
         active = active & torch.isfinite(loss)
-        parameters = adam.update(parameters, gradient, active)
         better = loss < best - settings.min_delta
         best = torch.where(better, loss, best)
         waited = torch.where(better, 0, waited + 1)
@@ -75,6 +81,27 @@ def train_mlp(
         if not bool(active.any()):
             break
     return parameters.detach(), epochs, losses
+
+
+def _batches(
+    weights: Tensor,  # (N, K, l)
+    size: int | None,
+    generator: torch.Generator,
+) -> list[tuple[Tensor | None, Tensor]]:  # rows (N, K, b) or None for all, and their share of the loss (N, K, b)
+    """One epoch: all points at once, or every point once in mini-batches, in an order drawn for each network."""
+    share = weights / weights.sum(-1, keepdim=True)
+    if size is None:
+        return [(None, share)]
+    draws = torch.rand(weights.shape, generator=generator, device=weights.device)
+    order = torch.where(weights > 0, draws, 2.0).argsort(-1)[..., : int((weights > 0).sum(-1).max())]
+    return [(some, share.gather(-1, some)) for some in order.split(size, -1)]
+
+
+def _rows(x: Tensor, some: Tensor | None) -> Tensor:  # (N, l, d), (N, K, b) -> (N, K, b, d) or (N, 1, l, d)
+    if some is None:
+        return x[:, None]
+    picked = x[:, None].expand(-1, some.shape[1], -1, -1)
+    return picked.gather(2, some[..., None].expand(*some.shape, x.shape[-1]))
 
 
 def embed(

@@ -137,3 +137,20 @@ def test_with_perfect_information_the_bias_wins(kind, initial):
     for ours in names[2:]:
         for other in names[:2]:
             assert result.paired(ours, other).mean < 1
+
+
+def test_the_reference_path_gives_the_same_learning_curves(monkeypatch):
+    """CUDA is held to the reference path, whose curves agree with the fused CPU kernels' within the spread."""
+    from aicau import kernels
+
+    names = ["random", "lc", "br:perfect:eigen"]
+    problem = problems.make("type2", grid=15)
+    settings = {"initial": 20, "batch_size": 5, "rounds": 3, "runs": 6, "device": "cpu"}
+    fused = simulate(problem, names, **settings)
+    monkeypatch.setattr(kernels, "_numba", lambda tensor: False)
+    plain = simulate(problem, names, **settings)
+    assert not np.array_equal(fused.mse, plain.mse)
+    np.testing.assert_allclose(fused.mse[:, :, 0], plain.mse[:, :, 0], rtol=0.2)  # the same data: only rounding differs
+    ratio = np.log(fused.mse).mean((1, 2)) - np.log(plain.mse).mean((1, 2))
+    spread = np.log(fused.mse).mean(2).std(1, ddof=1) / np.sqrt(6)
+    assert (np.abs(ratio) < 3 * spread).all()

@@ -1,0 +1,178 @@
+"""The paper's grid on this machine: ours against plain PyTorch and PyRelationAL, per round and extrapolated.
+
+    python benchmarks/paper_speed.py [--pyrelational PYTHON] [--json]
+
+A round is: train F_k (5 networks), predict the pool, and, where a strategy needs it, estimate the bias (Q or a Gaussian
+process). Ours is measured for 10 runs at once and divided by 10. Plain PyTorch trains network after network, Q on pairs
+in a DataLoader (seconds per epoch over two epochs, times the epochs ours took), and the process by scikit-learn.
+PyRelationAL (a Python of its own, see pyrelational_round.py) trains its Lightning ensemble; it has no bias estimate, so
+the plain one is added. The grid is 43,800 rounds with 8,400 fits of Q and of the process, at the sizes they have there.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import speed
+from aicau import MLP, Direct, Evidence, Observations, kernels, problems, streams
+from aicau.bias.quadratic import Quadratic, initial_parameters, split_pairs
+from aicau.experiments.paper import BATCH, FIGURES, INITIALS, SINGLE, TYPES, Plan
+
+SIZES = (20, 100, 200)
+RUNS = 10
+
+
+def timed(function: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def measure(rows: int) -> dict[str, dict[str, float]]:
+    """Seconds per round and part at a number of measured points."""
+    problem = problems.type2()
+    keys = streams.runs(0, RUNS)
+    index = streams.permutation(keys, problem.pool.n)[:, :rows]
+    y = problem.measure(index, torch.zeros_like(index), keys, 0)
+    x = problem.pool.x[index]
+    observations = Observations(index, y, torch.zeros(rows, dtype=torch.int64))
+    fitted = MLP().fit(x, y, keys)  # compiles, too
+    predictions = fitted.predict(problem.pool.x)
+    evidence = Evidence(problem.pool.x, observations, predictions, keys)
+    paper = Quadratic.paper()
+    replace(paper, settings=replace(paper.settings, max_epochs=1)).estimate(evidence)
+    ours = {
+        "ensemble": timed(lambda: MLP().fit(x, y, keys).predict(problem.pool.x)) / RUNS,
+        "quadratic": timed(lambda: paper.estimate(evidence)) / RUNS,
+        "direct": timed(lambda: Direct().estimate(evidence)) / RUNS,
+    }
+    side = evidence.side_information().float()
+    rows_side = side.gather(1, index[..., None].expand(-1, -1, 4))
+    residual = (predictions.mean(1).gather(1, index) - y).float()
+    valid = torch.ones(RUNS, rows, dtype=torch.bool)
+    split = split_pairs(keys, valid, 0.15)
+    start = initial_parameters(keys, 4, paper.settings)
+    epochs = kernels.train_embedding(rows_side, residual, split, start, keys, paper.settings)[2].double().mean()
+
+    def plain_ensemble() -> None:
+        for member in range(5):
+            seen = ~fitted.unseen[0, member]
+            a, b = x[0, seen].float(), y[0, seen].float()
+            net = nn.Sequential(
+                nn.Linear(2, 32),
+                nn.ReLU(),
+                nn.Linear(32, 32),
+                nn.ReLU(),
+                nn.Linear(32, 16),
+                nn.ReLU(),
+                nn.Linear(16, 1),
+            )
+            optimiser = torch.optim.Adam(net.parameters(), 1e-3)
+            best, waited = np.inf, 0
+            for _ in range(500):
+                optimiser.zero_grad()
+                loss = nn.functional.mse_loss(net(a)[:, 0], b)
+                loss.backward()
+                optimiser.step()
+                value = float(loss.detach())
+                best, waited = (value, 0) if value < best - 1e-4 else (best, waited + 1)
+                if waited > 10:
+                    break
+            with torch.no_grad():
+                net(problem.pool.x.float())
+
+    def plain_quadratic() -> float:
+        i, j = torch.tril_indices(rows, rows)
+        kind = split[0, i, j]
+        columns = rows_side[0, i], rows_side[0, j], residual[0, i] * residual[0, j]
+        train = DataLoader(TensorDataset(*(c[kind == 1] for c in columns)), batch_size=256, shuffle=True)
+        held = [c[kind == 2] for c in columns]
+        net = speed.PairNetwork()
+        optimiser = torch.optim.Adam(net.parameters(), 3e-4, weight_decay=1e-5)
+
+        def epoch() -> None:
+            net.train()
+            for a, b, target in train:
+                optimiser.zero_grad()
+                nn.functional.mse_loss(net(a, b), target).backward()
+                optimiser.step()
+            net.eval()
+            with torch.no_grad():
+                nn.functional.mse_loss(net(held[0], held[1]), held[2])
+
+        return min(timed(epoch) for _ in range(2)) * float(epochs)
+
+    def plain_direct() -> None:
+        kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF([1.0] * 4, (1e-2, 1e2))
+        model = GaussianProcessRegressor(kernel, alpha=1e-6, normalize_y=True)
+        model.fit(rows_side[0].double().numpy(), residual[0].double().numpy()).predict(side[0].double().numpy())
+
+    plain = {"ensemble": timed(plain_ensemble), "quadratic": plain_quadratic(), "direct": timed(plain_direct)}
+    return {"ours": ours, "plain PyTorch": plain, "epochs": {"network": float(fitted.epochs.double().mean())}}
+
+
+def grid(seconds: dict[int, dict[str, float]]) -> float:
+    """Seconds of all 43,800 rounds, by linear interpolation in the number of points."""
+    sizes = np.array(sorted(seconds))
+    total = 0.0
+    for setting in (SINGLE, BATCH):
+        words = Plan(tuple(FIGURES)).jobs()[0 if setting == SINGLE else len(INITIALS)][2]
+        for initial in INITIALS:
+            for k in range(setting.rounds):
+                points = initial + k * setting.batch_size
+                at = {part: float(np.interp(points, sizes, [seconds[s][part] for s in sizes])) for part in seconds[20]}
+                fits = {
+                    "ensemble": len(words),
+                    **{b: sum(f":{b}" in w for w in words) for b in ("direct", "quadratic")},
+                }
+                total += len(TYPES) * RUNS * sum(at[part] * count for part, count in fits.items())
+    return total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pyrelational", help="Python of an environment with PyRelationAL 1.0.2")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    measured = {rows: measure(rows) for rows in SIZES}
+    table = {way: {rows: measured[rows][way] for rows in SIZES} for way in ("ours", "plain PyTorch")}
+    if arguments.pyrelational:
+        script = Path(__file__).with_name("pyrelational_round.py")
+        command = [arguments.pyrelational, str(script), "30", *map(str, SIZES)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rounds = json.loads(done.stdout.strip().splitlines()[-1])
+        table["PyRelationAL"] = {
+            rows: {
+                **measured[rows]["plain PyTorch"],
+                "ensemble": rounds[str(rows)][0] * measured[rows]["epochs"]["network"] + rounds[str(rows)][1],
+            }
+            for rows in SIZES
+        }
+    hours = {way: grid(parts) / 3600 for way, parts in table.items()}
+    if arguments.json:
+        print(json.dumps({"seconds": table, "grid_hours": hours}))
+        return
+    print("| seconds per round | points | ensemble | Q | Gaussian process |\n|---|---|---|---|---|")
+    for way, parts in table.items():
+        for rows, part in parts.items():
+            print(f"| {way} | {rows} | {part['ensemble']:.3f} | {part['quadratic']:.3f} | {part['direct']:.3f} |")
+    print("\n| whole grid, extrapolated | hours | times ours |\n|---|---|---|")
+    for way, value in hours.items():
+        print(f"| {way} | {value:.2f} | {value / hours['ours']:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

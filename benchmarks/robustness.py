@@ -1,0 +1,92 @@
+"""Do the verdicts on the paper's claims depend on what the paper leaves open?
+
+    python benchmarks/robustness.py [--runs 10] [--figures batching,estimation] [--types type1,type2,type3]
+                                    [--initials 10,100] [--device auto] [--only NAME] [--out FILE]
+
+Each setting changes one thing against the paper's preset; one column per setting, one row per claim.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from aicau import MLP, Eigen, Quadratic, Strategy
+from aicau.experiments import claims, paper
+from aicau.kernels import EmbeddingSettings, MLPSettings
+
+PRINTED = EmbeddingSettings(betas=(0.999, 0.9))
+
+
+def changed(**parts: object) -> Callable[[str], Strategy]:
+    """Strategies by their string, with a part replaced where they have it."""
+
+    def make(text: str) -> Strategy:
+        strategy = paper.strategy(text)
+        fits = {
+            name: part
+            for name, part in parts.items()
+            if type(getattr(strategy, name)) is type(part)  # a quadratic for a quadratic, an eigen for an eigen
+        }
+        return replace(strategy, **fits)
+
+    return make
+
+
+SETTINGS: dict[str, tuple[Callable[[str], Strategy], MLP]] = {
+    "paper": (paper.strategy, MLP()),
+    "fill top": (changed(batching=Eigen("top")), MLP()),
+    "fill cycle": (changed(batching=Eigen("cycle")), MLP()),
+    "betas 0.9, 0.999": (changed(bias=Quadratic()), MLP()),
+    "scaled target": (changed(bias=Quadratic(PRINTED, scaled=True)), MLP()),
+    "both of Q": (changed(bias=Quadratic(scaled=True)), MLP()),
+    "mini-batches of 32": (paper.strategy, MLP(settings=MLPSettings(batch_size=32))),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--figures", default="batching")
+    parser.add_argument("--types", default="type1,type2,type3")
+    parser.add_argument("--initials", default="10,100")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--only", action="append", choices=list(SETTINGS))
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    columns: dict[str, dict[str, str]] = {}
+    finals: list[str] = []
+    for name, (make, ensemble) in SETTINGS.items():
+        if arguments.only and name not in arguments.only:
+            continue
+        begin = time.perf_counter()
+        plan = paper.Plan(
+            tuple(arguments.figures.split(",")),
+            arguments.runs,
+            types=tuple(arguments.types.split(",")),
+            initials=tuple(int(i) for i in arguments.initials.split(",")),
+        )
+        outcome = paper.run(plan, arguments.device, make=make, ensemble=ensemble)
+        verdicts = claims.judge(outcome)
+        columns[name] = {
+            v.claim.number: f"{v.pooled.mean:.2f} ({v.pooled.low:.2f} to {v.pooled.high:.2f}) {v.word}"
+            for v in verdicts
+        }
+        frame = outcome.frame
+        last = frame[frame["round"] == frame.groupby("setting")["round"].transform("max")]
+        means = last.groupby(["setting", "initial", "type", "strategy"])["mse"].mean().unstack([0, 1, 2])
+        finals.append(f"\n{name} ({time.perf_counter() - begin:.0f} s): final MSE\n\n{means.round(4).to_string()}\n")
+        text = [f"{arguments.runs} runs, {arguments.figures}, {arguments.types}", ""]
+        text += ["| claim | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+        for number in next(iter(columns.values())):
+            text.append(f"| {number} | " + " | ".join(column[number] for column in columns.values()) + " |")
+        output = "\n".join(text) + "\n"
+        print(name, f"{time.perf_counter() - begin:.0f} s", flush=True)
+        if arguments.out:  # after every setting, so that an interrupted run leaves what it has
+            arguments.out.write_text(output + "".join(finals))
+    print(output)
+
+
+if __name__ == "__main__":
+    main()

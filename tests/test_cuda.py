@@ -1,0 +1,46 @@
+"""The CUDA kernels against the reference, where there is a CUDA device."""
+
+import pytest
+import torch
+
+from aicau import kernels, streams
+from aicau.bias.quadratic import initial_parameters, split_pairs
+from aicau.kernels import EmbeddingSettings, MLPSettings, reference
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+
+
+@pytest.mark.parametrize("rows", [1, 12, 60, 110])
+def test_networks_equal_the_reference(rows):
+    settings = MLPSettings(max_epochs=20)
+    x = torch.rand(3, rows, 2, device="cuda") * 6
+    weights = torch.ones(3, 5, rows, device="cuda")
+    weights[:, 1, : rows // 3] = 0
+    parameters = (torch.rand(3, 5, settings.parameters(2), device="cuda") * 2 - 1) * 0.3
+    arguments = x, torch.sin(x).prod(-1), weights, parameters, settings
+    ours, theirs = kernels.train_mlp(*arguments), reference.train_mlp(*arguments)
+    torch.testing.assert_close(ours[2], theirs[2], rtol=1e-3, atol=1e-4)
+    assert torch.equal(ours[1], theirs[1])
+
+
+@pytest.mark.parametrize("rows", [1, 12, 60, 110])
+def test_embeddings_equal_the_reference_without_dropout(rows):
+    settings = EmbeddingSettings(dropout=0.0, max_epochs=4)
+    keys = streams.runs(0, 3).cuda()
+    x, bias = torch.rand(3, rows, 4, device="cuda"), torch.randn(3, rows, device="cuda")
+    split = split_pairs(keys, torch.ones(3, rows, dtype=torch.bool, device="cuda"), 0.15)
+    parameters = initial_parameters(keys, 4, settings)
+    ours = kernels.train_embedding(x, bias, split, parameters, keys, settings)
+    running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1).cuda()
+    theirs = reference.train_embedding(x, bias, split, parameters, running, keys, settings)
+    torch.testing.assert_close(ours[3], theirs[3], rtol=1e-3, atol=1e-4)
+
+
+def test_the_same_program_twice_gives_the_same_bits():
+    settings = EmbeddingSettings(max_epochs=30)
+    keys = streams.runs(0, 3).cuda()
+    x, bias = torch.rand(3, 40, 4, device="cuda"), torch.randn(3, 40, device="cuda")
+    split = split_pairs(keys, torch.ones(3, 40, dtype=torch.bool, device="cuda"), 0.15)
+    parameters = initial_parameters(keys, 4, settings)
+    a, b = (kernels.train_embedding(x, bias, split, parameters, keys, settings)[0] for _ in range(2))
+    assert torch.equal(a, b)
