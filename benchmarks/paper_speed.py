@@ -12,6 +12,7 @@ the plain one is added. The grid is 43,800 rounds with 8,400 fits of Q and of th
 import argparse
 import json
 import subprocess
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -99,19 +100,7 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
         columns = rows_side[0, i], rows_side[0, j], residual[0, i] * residual[0, j]
         train = DataLoader(TensorDataset(*(c[kind == 1] for c in columns)), batch_size=256, shuffle=True)
         held = [c[kind == 2] for c in columns]
-        net = speed.PairNetwork()
-        optimiser = torch.optim.Adam(net.parameters(), 3e-4, weight_decay=1e-5)
-
-        def epoch() -> None:
-            net.train()
-            for a, b, target in train:
-                optimiser.zero_grad()
-                nn.functional.mse_loss(net(a, b), target).backward()
-                optimiser.step()
-            net.eval()
-            with torch.no_grad():
-                nn.functional.mse_loss(net(held[0], held[1]), held[2])
-
+        epoch = speed.pair_epoch(train, held)
         return min(timed(epoch) for _ in range(2)) * float(epochs)
 
     def plain_direct() -> None:
@@ -150,9 +139,10 @@ def main() -> None:
     measured = {rows: measure(rows) for rows in SIZES}
     table = {way: {rows: measured[rows][way] for rows in SIZES} for way in ("ours", "plain PyTorch")}
     if arguments.pyrelational:
-        script = Path(__file__).with_name("pyrelational_round.py")
+        script = Path(__file__).resolve().with_name("pyrelational_round.py")
         command = [arguments.pyrelational, str(script), "30", *map(str, SIZES)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        with tempfile.TemporaryDirectory() as folder:  # Lightning leaves logs where it runs
+            done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
         rounds = json.loads(done.stdout.strip().splitlines()[-1])
         table["PyRelationAL"] = {
             rows: {

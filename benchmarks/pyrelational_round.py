@@ -15,7 +15,7 @@ import warnings
 
 import numpy as np
 
-np.float64 = np.float64  # PyRelationAL 1.0.2 still uses this name on NumPy 2
+setattr(np, "float_", np.float64)  # noqa: B010  PyRelationAL 1.0.2 still uses this name, which NumPy 2 dropped
 
 import lightning.pytorch as lightning  # noqa: E402
 import torch  # noqa: E402

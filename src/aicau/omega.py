@@ -55,7 +55,9 @@ class Omega:
     def diagonal(self) -> Tensor:  # (..., n)
         total = self.factor.new_zeros(self.factor.shape[:-1])
         for column in range(self.factor.shape[-1]):  # one column at a time: no copy of the factor, one order of adding
-            total = total + self.factor[..., column] ** 2 * self.weights[..., column, None]
+            square = self.factor[..., column] ** 2
+            square *= self.weights[..., column, None]
+            total += square
         return total if self.extra is None else total + self.extra
 
     def trace(self) -> Tensor:  # (...)
@@ -86,7 +88,7 @@ class Omega:
         zero = values.abs() <= scale
         weighted = weights[..., :, None] * (r_matrix.mT @ vectors) / torch.where(zero, torch.inf, values)[..., None, :]
         long = self.factor @ weighted.to(self.factor)
-        long = long / torch.linalg.vector_norm(long, dim=-2, keepdim=True).clamp_min(torch.finfo(long.dtype).tiny)
+        long /= torch.linalg.vector_norm(long, dim=-2, keepdim=True).clamp_min(torch.finfo(long.dtype).tiny)
         return torch.where(zero, 0.0, values).to(self.factor), long
 
     def _top_eigenpairs_iterative(self, m: int) -> tuple[Tensor, Tensor]:
@@ -124,6 +126,8 @@ class Omega:
 
     def restrict(self, allowed: Tensor) -> "Omega":  # (..., n) bool
         """Rows and columns outside `allowed` set to zero."""
+        if bool(allowed.all()):
+            return self
         extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
         return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
 

@@ -30,13 +30,18 @@ class Purpose(IntEnum):
 
 def _shift(z: Tensor, bits: int) -> Tensor:
     """Logical right shift of an int64."""
-    return (z >> bits) & ((1 << (64 - bits)) - 1)
+    shifted = z >> bits
+    shifted &= (1 << (64 - bits)) - 1
+    return shifted
 
 
 def _mix(z: Tensor) -> Tensor:
-    z = (z ^ _shift(z, 30)) * _MIX_1
-    z = (z ^ _shift(z, 27)) * _MIX_2
-    return z ^ _shift(z, 31)
+    z = z ^ _shift(z, 30)
+    z *= _MIX_1
+    z ^= _shift(z, 27)
+    z *= _MIX_2
+    z ^= _shift(z, 31)
+    return z
 
 
 def root(seed: int, device: torch.device | str = "cpu") -> Tensor:
@@ -70,7 +75,10 @@ def bits(keys: Tensor, *shape: int) -> Tensor:  # (..., *shape)
 
 def uniform(keys: Tensor, *shape: int) -> Tensor:  # (..., *shape)
     """Uniform in the open interval (0, 1), float64, 53 bits."""
-    return (_shift(bits(keys, *shape), 11).double() + 0.5) * 2.0**-53
+    draws = _shift(bits(keys, *shape), 11).double()
+    draws += 0.5
+    draws *= 2.0**-53
+    return draws
 
 
 def normal(keys: Tensor, *shape: int) -> Tensor:  # (..., *shape)

@@ -24,8 +24,8 @@ def check_enough(view: View, m: int) -> None:
 
 def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (..., n) -> (...), (..., n)
     """The best allowed point, and what is allowed after it is taken. Ties go to the smallest index."""
-    best = torch.where(allowed, score.nan_to_num(nan=-torch.inf), -torch.inf)
-    # An allowed point beats a forbidden one even where its score is −∞.
-    best = torch.where(allowed & (best == -torch.inf), torch.finfo(best.dtype).min, best)
+    # An allowed point beats a forbidden one even where its score is NaN or −∞.
+    least = torch.finfo(score.dtype).min
+    best = score.nan_to_num(nan=least, neginf=least).masked_fill_(~allowed, -torch.inf)
     index = best.argmax(-1)
     return index, allowed.scatter(-1, index[..., None], False)

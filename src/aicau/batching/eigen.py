@@ -37,10 +37,10 @@ class Eigen:
             raise InputError(
                 "eigen batching needs an acquisition with a matrix (lc, br, pemse); this one has none: use top"
             )
+        spare = self._fill(score, view).to(score.omega.factor)
         values, vectors = score.omega.restrict(view.allowed).top_eigenpairs(m)
-        size = vectors.abs()  # (..., n, q)
+        size = vectors.abs_()  # (..., n, q)
         positive = (values > 0).sum(-1)  # (...)
-        spare = self._fill(score, view).to(size)
         allowed, chosen = view.allowed, []
         for slot in range(m):
             mode = positive.new_full(positive.shape, slot)
