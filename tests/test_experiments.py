@@ -179,6 +179,9 @@ def test_claims_on_results_made_to_bear_them_out_and_to_refute_them():
         (claims.less, (1.0, 0.9, 1.1), 0),
         (claims.not_less, (0.8, 0.7, 0.9), -1),
         (claims.not_less, (1.0, 0.9, 1.1), 1),
+        (claims.not_less, (1.7, float("nan"), float("nan")), 0),  # one run only: nothing is decided
+        (claims.less, (0.5, float("nan"), float("nan")), 0),
+        (claims.similar, (1.0, float("nan"), float("nan")), 0),
         (claims.similar, (1.0, 0.9, 1.1), 1),
         (claims.similar, (1.5, 1.3, 1.7), -1),
         (claims.similar, (1.2, 1.0, 1.4), 0),

@@ -20,4 +20,5 @@ class Bald:
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None
-        return Score(0.5 * torch.log1p(decomposition.epistemic(view.predictions)))
+        # In double precision: there different variances keep different scores, whatever the rounding of log1p.
+        return Score(0.5 * torch.log1p(decomposition.epistemic(view.predictions).double()))

@@ -29,8 +29,8 @@ def less(ratio: Interval) -> int:
 
 
 def not_less(ratio: Interval) -> int:
-    """The first is not better: against where the interval lies below 1, for where it reaches 1 and its centre too."""
-    return -1 if ratio.high < 1 else 1 if ratio.low > 1 or ratio.mean > 0.95 else 0
+    """The first is not better: against where the interval lies below 1, for where it reaches 1 from above 0.95."""
+    return -1 if ratio.high < 1 else 1 if ratio.high >= 1 and ratio.mean > 0.95 else 0
 
 
 def similar(ratio: Interval) -> int:
