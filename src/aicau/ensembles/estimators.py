@@ -61,8 +61,8 @@ class Regressors:
 class Members:
     """One scikit-learn regressor that has members of its own: a forest, extra trees, bagging.
 
-    Which rows a member saw is read from `estimators_samples_` where the model keeps it (bagging); a forest's bootstrap
-    is drawn again from each tree's seed by scikit-learn's own rule where that exists, else every row counts as seen.
+    Which rows a member saw is read from `estimators_samples_` (bagging, and forests since scikit-learn 1.4); without it
+    every row counts as seen.
     """
 
     estimator: Any
