@@ -13,10 +13,6 @@ class TrainingError(AicauError, RuntimeError):
     """A model could not be trained on the values it was given."""
 
 
-class MissingExtraError(AicauError, ImportError):
-    """An optional part is not installed; the message names the extra."""
-
-
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
     """The same sentence for every unknown word."""
     return InputError(f"unknown {kind} {word!r}; known: {', '.join(sorted(known))}")

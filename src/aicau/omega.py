@@ -141,12 +141,6 @@ class Omega:
         return Omega(self.factor, -self.weights, None if self.extra is None else -self.extra)
 
 
-def stack(parts: list[Omega]) -> Omega:
-    """Matrices of one shape, put behind each other along a new leading dimension."""
-    extra = None if parts[0].extra is None else torch.stack([p.extra for p in parts if p.extra is not None])
-    return Omega(torch.stack([p.factor for p in parts]), torch.stack([p.weights for p in parts]), extra)
-
-
 def _join(a: Omega, b: Omega, sign: float) -> Omega:
     if a.n != b.n:
         raise InputError(f"matrices over {a.n} and {b.n} points cannot be combined")
