@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aicau import kernels, streams
+from aicau import gp, kernels, streams
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.kernels import EmbeddingSettings, MLPSettings, reference
 
@@ -44,3 +44,14 @@ def test_the_same_program_twice_gives_the_same_bits():
     parameters = initial_parameters(keys, 4, settings)
     a, b = (kernels.train_embedding(x, bias, split, parameters, keys, settings)[0] for _ in range(2))
     assert torch.equal(a, b)
+
+
+def test_gaussian_processes_equal_the_cpu():
+    """On CUDA the optimiser's step is a recorded graph."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(6, 40, 2, generator=generator, dtype=torch.double) * 6
+    y = torch.sin(x).prod(-1) + 0.1 * torch.randn(6, 40, generator=generator, dtype=torch.double)
+    valid = torch.ones(6, 40, dtype=torch.bool)
+    process = gp.Process(noise=True)
+    cpu, cuda = process.fit(x, y, valid), process.fit(x.cuda(), y.cuda(), valid.cuda())
+    torch.testing.assert_close(cuda.mean(x.cuda()).cpu(), cpu.mean(x), rtol=1e-3, atol=1e-3)

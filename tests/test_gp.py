@@ -38,8 +38,10 @@ def test_likelihood_and_gradient_equal_scikit_learn():
     theta = np.array([0.3, -0.2, 0.5, 1.0, -0.7])
     value, gradient = model.log_marginal_likelihood(theta, eval_gradient=True)
     normal = torch.tensor((y - y.mean()) / y.std())[None]
-    arguments = torch.tensor(x)[None], normal, torch.full((1, 25), 1e-6), torch.ones(1, 25, dtype=torch.bool)
-    _, ours = gp.negative_log_likelihood(torch.tensor(theta)[None], *arguments)
+    rows = gp.Rows(
+        torch.tensor(x)[None], normal, torch.ones(1, 25, dtype=torch.bool), torch.full((1, 25), 1e-6).double()
+    )
+    _, ours = gp.negative_log_likelihood(torch.tensor(theta)[None], rows)
     assert float(gp.log_likelihood(torch.tensor(theta)[None], torch.tensor(x)[None], normal)) == pytest.approx(value)
     np.testing.assert_allclose(-ours[0].numpy(), gradient, rtol=1e-6)
 

@@ -1,178 +1,427 @@
-"""Gaussian-process regression, batched over runs: constant × anisotropic RBF, bounds and all.
+"""Gaussian-process regression, batched over runs: anisotropic kernels, weighted noise, batch effects, in a box.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | h | `x` | (..., l, p) | inputs |
-| σ_f², ℓ_j | `theta` | (..., 1 + p) | log of the constant and of the length scales |
-| α | `noise` | (..., l) | variance added to the diagonal |
+| θ | `theta` | (..., q) | logs of σ_f², ℓ_1 … ℓ_p, then σ_n² where noise is learned, σ_b² where batches are known |
+| α | `fixed` | (..., l) | variance that is known: added to the diagonal |
+| w | `relative` | (..., l) | variance that is learned, up to its scale: σ_n² w; 1/N for a mean of N measurements |
+| b | `batch` | (..., l) | rows with one id share a shift of variance σ_b² |
 
-Padded rows (`valid` false) become rows of the identity: they change neither the likelihood nor a prediction.
+The covariance of two rows is σ_f² k(r²) + c + σ_b² [same batch], r² = Σ_j (h_j − h_j*)²/ℓ_j², c the variance of an
+unknown mean. Padded rows (`valid` false) become rows of the identity: they change neither the likelihood nor a
+prediction.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from aicau.runs import repeated
+
 CONSTANT_BOUNDS = (1e-3, 1e3)
 LENGTH_BOUNDS = (1e-2, 1e2)
+NOISE_BOUNDS = (1e-6, 1e2)
+BATCH_BOUNDS = (1e-6, 1e2)
 HALVINGS = 12  # of a step, before a run is given up as converged
+CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look makes a GPU wait
+PIVOTS = 4096  # points a factor's pivots are sought among
+CELLS = 2 * 10**7  # entries of a cross-covariance held at once
+
+
+def rbf(square: Tensor) -> tuple[Tensor, Tensor]:
+    """k = exp(−r²/2), and −2 ∂k/∂r²."""
+    value = torch.exp(-0.5 * square)
+    return value, value
+
+
+def matern(square: Tensor) -> tuple[Tensor, Tensor]:
+    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r²."""
+    root = (5 * square).sqrt()
+    decay = torch.exp(-root)
+    return (1 + root + (5 / 3) * square) * decay, (5 / 3) * (1 + root) * decay
+
+
+SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": rbf, "matern": matern}
+
+
+def squares(
+    a: Tensor,  # (..., l, p)
+    b: Tensor,  # (..., n, p)
+    theta: Tensor,  # (..., q)
+) -> Tensor:  # (..., l, n)
+    """r² by one product; inputs are centred on `b` first, which keeps its rounding small."""
+    length = theta[..., None, 1 : 1 + a.shape[-1]].exp()
+    centre = b.mean(-2, keepdim=True)
+    a, b = (a - centre) / length, (b - centre) / length
+    cross = (a**2).sum(-1)[..., :, None] + (b**2).sum(-1)[..., None, :]
+    return (cross - 2 * (a @ b.mT)).clamp_min(0)
 
 
 def kernel(
     a: Tensor,  # (..., l, p)
     b: Tensor,  # (..., n, p)
-    theta: Tensor,  # (..., 1 + p)
+    theta: Tensor,  # (..., q)
+    shape: str = "rbf",
 ) -> Tensor:  # (..., l, n)
-    """σ_f² exp(−½ Σ_j (a_j − b_j)²/ℓ_j²)."""
-    length = theta[..., None, 1:].exp()
-    distance = torch.cdist(a / length, b / length, compute_mode="donot_use_mm_for_euclid_dist")
-    return torch.exp(theta[..., 0, None, None] - 0.5 * distance**2)
+    """σ_f² k(r²)."""
+    return theta[..., 0, None, None].exp() * SHAPES[shape](squares(a, b, theta))[0]
 
 
-def negative_log_likelihood(
-    theta: Tensor,  # (..., 1 + p)
-    x: Tensor,  # (..., l, p)
-    y: Tensor,  # (..., l), 0 where padded
-    noise: Tensor,  # (..., l)
-    valid: Tensor,  # (..., l)
-) -> tuple[Tensor, Tensor]:  # (...), (..., 1 + p)
+@dataclass(frozen=True)
+class Rows:
+    """What a likelihood is computed from."""
+
+    x: Tensor  # (..., l, p)
+    y: Tensor  # (..., l), 0 where padded
+    valid: Tensor  # (..., l)
+    fixed: Tensor  # (..., l)
+    relative: Tensor | None = None  # (..., l); None: no noise is learned
+    batch: Tensor | None = None  # (..., l); None: no batches
+    shape: str = "rbf"
+    constant: float = 0.0  # c
+
+    @property
+    def pairs(self) -> Tensor:  # (..., l, l)
+        return self.valid[..., :, None] & self.valid[..., None, :]
+
+    @property
+    def same(self) -> Tensor:  # (..., l, l)
+        assert self.batch is not None
+        return (self.batch[..., :, None] == self.batch[..., None, :]) & self.pairs
+
+    def parameters(self) -> int:
+        return 1 + self.x.shape[-1] + (self.relative is not None) + (self.batch is not None)
+
+
+def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
+    """K of the rows, its part σ_f² k, and that part's slope by −½ log of the lengths."""
+    pairs = rows.pairs
+    value, slope = SHAPES[rows.shape](squares(rows.x, rows.x, theta))
+    size = theta[..., 0, None, None].exp() * pairs
+    signal, slope = size * value, size * slope
+    diagonal = rows.fixed
+    at = 1 + rows.x.shape[-1]
+    if rows.relative is not None:
+        diagonal = diagonal + theta[..., at, None].exp() * rows.relative
+    whole = signal + torch.diag_embed(torch.where(rows.valid, diagonal, 1.0))
+    if rows.constant:
+        whole = whole + rows.constant * pairs
+    if rows.batch is not None:
+        whole = whole + theta[..., -1, None, None].exp() * rows.same
+    return whole, signal, slope
+
+
+def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., q) -> (...), (..., q)
     """−log p(y) up to a constant that depends on the number of rows, and its gradient by theta."""
-    signal = kernel(x, x, theta) * (valid[..., :, None] & valid[..., None, :])
-    diagonal = torch.where(valid, noise, 1.0)
-    cholesky, failed = torch.linalg.cholesky_ex(signal + torch.diag_embed(diagonal))
+    whole, signal, slope = covariance(theta, rows)
+    cholesky, failed = torch.linalg.cholesky_ex(whole)
     # L⁻¹ by one triangular solve: on CUDA it is batched, which cholesky_inverse is not.
-    half = torch.linalg.solve_triangular(cholesky, torch.diag_embed(torch.ones_like(diagonal)), upper=False)
+    identity = torch.eye(whole.shape[-1], dtype=whole.dtype, device=whole.device).expand_as(whole)
+    half = torch.linalg.solve_triangular(cholesky, identity, upper=False)
     inverse = half.mT @ half
-    weights = (inverse @ y[..., None])[..., 0]
-    value = 0.5 * (y * weights).sum(-1) + cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = K ∘ (h_j − h_j*)²/ℓ_j².
-    core = (weights[..., :, None] * weights[..., None, :] - inverse) * signal
-    row = core.sum(-1)
-    scaled = x / theta[..., None, 1:].exp()
-    by_length = (row[..., None] * scaled**2).sum(-2) - (scaled * (core @ scaled)).sum(-2)
-    gradient = torch.cat([-0.5 * row.sum(-1, keepdim=True), -by_length], -1)
+    weights = (inverse @ rows.y[..., None])[..., 0]
+    value = 0.5 * (rows.y * weights).sum(-1) + cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = −2 ∂k/∂r² (h_j − h_j*)²/ℓ_j².
+    core = weights[..., :, None] * weights[..., None, :] - inverse
+    sloped = core * slope
+    scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
+    by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
+    parts = [-0.5 * (core * signal).sum((-1, -2))[..., None], -by_length]
+    at = 1 + rows.x.shape[-1]
+    if rows.relative is not None:
+        own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid
+        parts.append(-0.5 * theta[..., at : at + 1].exp() * own.sum(-1, keepdim=True))
+    if rows.batch is not None:
+        parts.append(-0.5 * theta[..., -1:].exp() * (core * rows.same).sum((-1, -2))[..., None])
     bad = (failed > 0) | ~torch.isfinite(value)
-    return torch.where(bad, torch.inf, value), torch.where(bad[..., None], 0.0, gradient)
+    return torch.where(bad, torch.inf, value), torch.where(bad[..., None], 0.0, torch.cat(parts, -1))
+
+
+class State(NamedTuple):
+    """Where each run of `minimise` stands."""
+
+    theta: Tensor  # (runs, q)
+    value: Tensor  # (runs,)
+    gradient: Tensor  # (runs, q)
+    hessian: Tensor  # (runs, q, q) an estimate of the inverse
+    fresh: Tensor  # (runs,) no curvature known yet: take a unit step at most
+    running: Tensor  # (runs,)
+    scale: Tensor  # (runs,) share of the step to try next
+    halvings: Tensor  # (runs,) of the present step
+    iteration: Tensor  # (runs,) how many are done
 
 
 def minimise(
     function: Callable[[Tensor], tuple[Tensor, Tensor]],
-    start: Tensor,  # (runs, p)
-    lower: Tensor,  # (p,)
-    upper: Tensor,  # (p,)
+    start: Tensor,  # (runs, q)
+    lower: Tensor,  # (q,)
+    upper: Tensor,  # (q,)
     iterations: int = 60,
     gradient_tolerance: float = 1e-5,
     value_tolerance: float = 2.3e-9,
-) -> Tensor:  # (runs, p)
-    """Projected BFGS in a box, all runs together: a dense inverse Hessian per run and a backtracking line search.
+) -> Tensor:  # (runs, q)
+    """Projected BFGS in a box: a dense inverse Hessian per run and a backtracking line search.
 
-    A run stops when its projected gradient or its relative progress is below the tolerance, as in L-BFGS-B; one in
-    twenty needs more than 60 iterations and is left within a few tenths of its optimum.
+    Every evaluation serves all runs, each at its own place: one run may be shortening a step while another starts its
+    next iteration. A run stops when its projected gradient or its relative progress is below the tolerance, as in
+    L-BFGS-B; one in twenty needs more than 60 iterations and is left within a few tenths of its optimum.
     """
-    theta = start
-    value, gradient = function(theta)
-    identity = torch.eye(theta.shape[-1], dtype=theta.dtype, device=theta.device).expand(*theta.shape, -1)
-    hessian = identity.clone()
-    fresh = torch.ones_like(value, dtype=torch.bool)  # no curvature known yet: take a unit step at most
+    value, gradient = function(start)
+    zero, one = torch.zeros_like(value), torch.ones_like(value)
+    identity = torch.eye(start.shape[-1], dtype=start.dtype, device=start.device).expand(*start.shape, -1)
     running = torch.isfinite(value)
-    for _ in range(iterations):
-        projected = (theta - gradient).clamp(lower, upper) - theta
-        running = running & (projected.abs().amax(-1) > gradient_tolerance)
-        if not bool(running.any()):
+    state = State(start, value, gradient, identity, one.bool(), running, one, zero, zero)
+
+    def advance(*state: Tensor) -> State:
+        return _bfgs(function, State(*state), lower, upper, iterations, gradient_tolerance, value_tolerance)
+
+    again = repeated(advance, state)
+    for _ in range(iterations * HALVINGS // CHECK_EVERY):
+        for _ in range(CHECK_EVERY):
+            state = State(*again())
+        if not bool(state.running.any()):
             break
-        free = ~(((theta <= lower) & (gradient > 0)) | ((theta >= upper) & (gradient < 0)))
-        masked = torch.where(free[..., :, None] & free[..., None, :], hessian, 0.0)
-        step = -(masked @ (gradient * free)[..., None])[..., 0]
-        uphill = (step * gradient).sum(-1) >= 0
-        step = torch.where(uphill[..., None], -gradient * free, step)
-        length = torch.linalg.vector_norm(step, dim=-1)
-        step = torch.where((fresh | uphill)[..., None], step / length.clamp_min(1.0)[..., None], step)
-        scale = torch.ones_like(value)
-        search = running
-        new, new_value, new_gradient = theta, value, gradient
-        for _ in range(HALVINGS):
-            trial = (theta + scale[..., None] * step).clamp(lower, upper)
-            trial_value, trial_gradient = function(trial)
-            slope = (gradient * (trial - theta)).sum(-1)
-            enough = trial_value <= value + 1e-4 * slope
-            accept = search & enough
-            new = torch.where(accept[..., None], trial, new)
-            new_value = torch.where(accept, trial_value, new_value)
-            new_gradient = torch.where(accept[..., None], trial_gradient, new_gradient)
-            search = search & ~enough
-            if not bool(search.any()):
-                break
-            # The minimum of the parabola through what is known, kept between a tenth and a half of the step.
-            shorter = (-0.5 * slope / (trial_value - value - slope)).nan_to_num(nan=0.1).clamp(0.1, 0.5)
-            scale = torch.where(search, shorter * scale, scale)
-        moved = new - theta
-        change = new_gradient - gradient
-        curvature = (moved * change).sum(-1)
-        good = curvature > 1e-10
-        # The first update scales the identity to the curvature just seen (Nocedal & Wright 6.20).
-        size = curvature / (change**2).sum(-1).clamp_min(1e-300)
-        hessian = torch.where((fresh & good)[..., None, None], size[..., None, None] * identity, hessian)
-        rho = torch.where(good, 1 / torch.where(good, curvature, 1.0), 0.0)[..., None, None]
-        left = identity - rho * moved[..., :, None] * change[..., None, :]
-        updated = left @ hessian @ left.mT + rho * moved[..., :, None] * moved[..., None, :]
-        hessian = torch.where(good[..., None, None], updated, hessian)
-        fresh = fresh & ~good
-        progress = (value - new_value) / torch.maximum(
-            torch.maximum(value.abs(), new_value.abs()), torch.ones_like(value)
-        )
-        running = running & (progress > value_tolerance)
-        theta, value, gradient = new, new_value, new_gradient
-    return theta
+    return state.theta.clone()
+
+
+def _bfgs(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+    state: State,
+    lower: Tensor,
+    upper: Tensor,
+    iterations: int,
+    gradient_tolerance: float,
+    value_tolerance: float,
+) -> State:
+    """One evaluation for every run, and what follows from it."""
+    theta, value, gradient, hessian, fresh, running, scale, halvings, count = state
+    identity = torch.eye(theta.shape[-1], dtype=theta.dtype, device=theta.device)
+    projected = (theta - gradient).clamp(lower, upper) - theta
+    running = running & (projected.abs().amax(-1) > gradient_tolerance) & (count < iterations)
+    free = ~(((theta <= lower) & (gradient > 0)) | ((theta >= upper) & (gradient < 0)))
+    masked = torch.where(free[..., :, None] & free[..., None, :], hessian, 0.0)
+    step = -(masked @ (gradient * free)[..., None])[..., 0]
+    uphill = (step * gradient).sum(-1) >= 0
+    step = torch.where(uphill[..., None], -gradient * free, step)
+    length = torch.linalg.vector_norm(step, dim=-1)
+    step = torch.where((fresh | uphill)[..., None], step / length.clamp_min(1.0)[..., None], step)
+    trial = (theta + scale[..., None] * step).clamp(lower, upper)
+    trial_value, trial_gradient = function(trial)
+    moved = trial - theta
+    slope = (gradient * moved).sum(-1)
+    enough = trial_value <= value + 1e-4 * slope
+    accept = running & enough
+    change = trial_gradient - gradient
+    curvature = (moved * change).sum(-1)
+    good = accept & (curvature > 1e-10)
+    # The first update scales the identity to the curvature just seen (Nocedal & Wright 6.20).
+    size = curvature / (change**2).sum(-1).clamp_min(1e-300)
+    scaled = torch.where((fresh & good)[..., None, None], size[..., None, None] * identity, hessian)
+    rho = torch.where(good, 1 / torch.where(good, curvature, 1.0), 0.0)[..., None, None]
+    left = identity - rho * moved[..., :, None] * change[..., None, :]
+    updated = left @ scaled @ left.mT + rho * moved[..., :, None] * moved[..., None, :]
+    largest = torch.maximum(torch.maximum(value.abs(), trial_value.abs()), torch.ones_like(value))
+    stalled = accept & ((value - trial_value) / largest <= value_tolerance)
+    # The minimum of the parabola through what is known, kept between a tenth and a half of the step.
+    shorter = (-0.5 * slope / (trial_value - value - slope)).nan_to_num(nan=0.1).clamp(0.1, 0.5)
+    halvings = torch.where(enough, 0.0, halvings + 1)
+    return State(
+        torch.where(accept[..., None], trial, theta),
+        torch.where(accept, trial_value, value),
+        torch.where(accept[..., None], trial_gradient, gradient),
+        torch.where(good[..., None, None], updated, hessian),
+        fresh & ~good,
+        running & ~stalled & (halvings < HALVINGS),
+        torch.where(enough, 1.0, shorter * scale),
+        halvings,
+        count + accept,
+    )
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """A fitted process; `mean` and `root` answer in the units of the target."""
+    """A fitted process; its answers are in the units of the target, noise and batch effects left out."""
 
-    theta: Tensor  # (..., 1 + p)
-    x: Tensor  # (..., l, p)
-    valid: Tensor  # (..., l)
-    weights: Tensor  # (..., l)
+    theta: Tensor  # (..., q)
+    rows: Rows
+    cholesky: Tensor  # (..., l, l)
+    weights: Tensor  # (..., l) K⁻¹ y
     shift: Tensor  # (...)
     scale: Tensor  # (...)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        cross = kernel(at, self.x, self.theta) * self.valid[..., None, :]
-        return (cross @ self.weights[..., None])[..., 0] * self.scale[..., None] + self.shift[..., None]
+        parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
+        return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
+
+    def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
+        return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
+
+    def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
+        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact.
+
+        Pivots are those of a pivoted Cholesky decomposition over at most `PIVOTS` points, evenly spread over the rows
+        of `at`; the cost is linear in n.
+        """
+        n = at.shape[-2]
+        some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
+        pivots = self._pivots(some, min(rank, some.shape[-2]))
+        chosen = some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
+        half = self._half(chosen)  # (..., l, r)
+        core = self._prior_between(chosen, chosen) - half.mT @ half
+        floor = 1e-10 * self._prior[..., None] * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
+        root = torch.linalg.cholesky(core + floor)
+        factors, rests = [], []
+        for part in self._chunks(at):
+            own = self._half(part)
+            cross = self._prior_between(part, chosen) - own.mT @ half
+            low = torch.linalg.solve_triangular(root, cross.mT, upper=False).mT
+            factors.append(low)
+            rests.append((self._prior - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
+        scale = self.scale[..., None]
+        return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
+
+    def noise(self) -> Tensor:  # (...)
+        """σ_n², the variance of one measurement (of relative weight 1)."""
+        assert self.rows.relative is not None
+        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+
+    def batch_variance(self) -> Tensor:  # (...)
+        """σ_b²."""
+        return self.theta[..., -1].exp() * self.scale**2
+
+    def batch_shift(self) -> Tensor:  # (..., l)
+        """The shift of each row's batch: its best linear unbiased prediction."""
+        shared = (self.rows.same * self.weights[..., None, :]).sum(-1)
+        return self.theta[..., -1, None].exp() * shared * self.scale[..., None]
+
+    def left_out(self) -> tuple[Tensor, Tensor]:  # (..., l), (..., l)
+        """Each row predicted from the others: mean and variance of its value (Rasmussen & Williams 5.12)."""
+        own = torch.cholesky_inverse(self.cholesky).diagonal(dim1=-2, dim2=-1)
+        mean = (self.rows.y - self.weights / own) * self.scale[..., None] + self.shift[..., None]
+        return mean, self.scale[..., None] ** 2 / own
+
+    @property
+    def _prior(self) -> Tensor:  # (..., 1)
+        return self.theta[..., :1].exp() + self.rows.constant
+
+    def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
+        return kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+
+    def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
+        return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
+
+    def _half(self, at: Tensor) -> Tensor:  # (..., l, n)
+        return torch.linalg.solve_triangular(self.cholesky, self._cross(at).mT, upper=False)
+
+    def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
+        lead = math.prod(self.theta.shape[:-1])
+        return at.split(max(1, CELLS // (lead * self.rows.x.shape[-2])), dim=-2)
+
+    def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
+        half = self._half(at)
+        left = self._prior - (half**2).sum(-2)  # (..., s)
+        columns: list[Tensor] = []
+        pivots = []
+        for _ in range(rank):
+            best = left.argmax(-1, keepdim=True)  # (..., 1)
+            size = left.gather(-1, best).clamp_min(1e-300).sqrt()
+            point = at.gather(-2, best[..., None].expand(*best.shape, at.shape[-1]))
+            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
+            column = self._prior_between(at, point)[..., 0] - (half * own).sum(-2)
+            for earlier in columns:
+                column = column - earlier * earlier.gather(-1, best)
+            column = column / size
+            columns.append(column)
+            left = (left - column**2).scatter(-1, best, -torch.inf)
+            pivots.append(best[..., 0])
+        return torch.stack(pivots, -1)
 
 
-def fit(
-    x: Tensor,  # (runs, l, p)
-    y: Tensor,  # (runs, l)
-    valid: Tensor,  # (runs, l)
-    alpha: float = 1e-6,
-) -> Posterior:
-    """Maximise the likelihood of the normalised target from σ_f² = ℓ_j = 1, as scikit-learn's regressor does."""
-    count = valid.sum(-1)
-    shift = (y * valid).sum(-1) / count
-    centred = (y - shift[..., None]) * valid
-    spread = ((centred**2).sum(-1) / count).sqrt()
-    scale = torch.where(spread > 10 * torch.finfo(y.dtype).eps, spread, 1.0)
-    target = centred / scale[..., None]
-    noise = torch.full_like(y, alpha)
-    start = x.new_zeros(x.shape[0], 1 + x.shape[-1])
-    bounds = torch.tensor([CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * x.shape[-1]], dtype=x.dtype, device=x.device).log()
-    theta = minimise(lambda t: negative_log_likelihood(t, x, target, noise, valid), start, bounds[:, 0], bounds[:, 1])
-    signal = kernel(x, x, theta) * (valid[..., :, None] & valid[..., None, :])
-    cholesky, failed = torch.linalg.cholesky_ex(signal + torch.diag_embed(torch.where(valid, noise, 1.0)))
-    jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None, None] * torch.eye(
-        y.shape[-1], dtype=y.dtype, device=y.device
-    )
-    cholesky = torch.linalg.cholesky(signal + torch.diag_embed(torch.where(valid, noise, 1.0)) + jitter)
-    weights = torch.cholesky_solve(target[..., None], cholesky)[..., 0]
-    return Posterior(theta, x, valid, weights, shift, scale)
+@dataclass(frozen=True)
+class Process:
+    """What is fitted: the defaults are scikit-learn's regressor with a constant times RBF kernel, as in the paper.
+
+    `prior` is a normal density on the logs of the lengths (mean, standard deviation): without one, a handful of points
+    in many dimensions fit anything.
+    """
+
+    shape: str = "rbf"
+    alpha: float = 1e-6
+    noise: bool = False  # learn σ_n²
+    constant: float = 0.0
+    prior: tuple[float, float] | None = None
+    start: tuple[float, float, float] = field(default=(1.0, 0.1, 0.1))  # ℓ, σ_n², σ_b²
+
+    def fit(
+        self,
+        x: Tensor,  # (runs, l, p)
+        y: Tensor,  # (runs, l)
+        valid: Tensor,  # (runs, l)
+        relative: Tensor | None = None,  # (runs, l); None: 1
+        batch: Tensor | None = None,  # (runs, l)
+    ) -> Posterior:
+        """Maximise the likelihood (times the prior) of the normalised target."""
+        count = valid.sum(-1)
+        shift = (y * valid).sum(-1) / count
+        centred = (y - shift[..., None]) * valid
+        spread = ((centred**2).sum(-1) / count).sqrt()
+        scale = torch.where(spread > 10 * torch.finfo(y.dtype).eps, spread, 1.0)
+        if self.noise and relative is None:
+            relative = torch.ones_like(y)
+        rows = Rows(
+            x,
+            centred / scale[..., None],
+            valid,
+            torch.full_like(y, self.alpha),
+            relative if self.noise else None,
+            batch,
+            self.shape,
+            self.constant,
+        )
+        length, noise, shared = self.start
+        begin = [1.0, *[length] * x.shape[-1]]
+        box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * x.shape[-1]]
+        if rows.relative is not None:
+            begin, box = [*begin, noise], [*box, NOISE_BOUNDS]
+        if rows.batch is not None:
+            begin, box = [*begin, shared], [*box, BATCH_BOUNDS]
+        bounds = torch.tensor(box, dtype=x.dtype, device=x.device).log()
+        start = torch.tensor(begin, dtype=x.dtype, device=x.device).log().expand(x.shape[0], -1)
+        theta = minimise(lambda t: self.objective(t, rows), start, bounds[:, 0], bounds[:, 1])
+        whole = covariance(theta, rows)[0]
+        cholesky, failed = torch.linalg.cholesky_ex(whole)
+        if bool((failed > 0).any()):
+            jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
+            cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
+        weights = torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
+        return Posterior(theta, rows, cholesky, weights, shift, scale)
+
+    def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
+        """−log of likelihood times prior, and its gradient."""
+        value, gradient = negative_log_likelihood(theta, rows)
+        if self.prior is None:
+            return value, gradient
+        mean, spread = self.prior
+        lengths = slice(1, 1 + rows.x.shape[-1])
+        off = (theta[..., lengths] - mean) / spread
+        pull = torch.zeros_like(theta)
+        pull[..., lengths] = off / spread
+        return value + 0.5 * (off**2).sum(-1), gradient + pull
+
+
+def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
+    """The paper's process: no noise but `alpha`, from σ_f² = ℓ_j = 1, as scikit-learn's regressor does."""
+    return Process(alpha=alpha).fit(x, y, valid)
 
 
 def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:
     """log p(y) with its constant, for unpadded rows: what scikit-learn calls log_marginal_likelihood."""
     valid = torch.ones_like(y, dtype=torch.bool)
-    value, _ = negative_log_likelihood(theta, x, y, torch.full_like(y, alpha), valid)
+    value, _ = negative_log_likelihood(theta, Rows(x, y, valid, torch.full_like(y, alpha)))
     return -value - 0.5 * y.shape[-1] * math.log(2 * math.pi)

@@ -5,7 +5,6 @@ same bits however many runs are computed together. On CUDA everything goes in on
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
@@ -26,22 +25,54 @@ def by_run(
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list[T]:
-    """Results of independent tasks: one after another on the CPU, each on a stream of its own on CUDA.
+    """Results of independent tasks, on CUDA each on a stream of its own.
 
-    There one task (many small steps driven by the host) leaves the device idle while another (one long kernel) keeps a
-    few multiprocessors busy; side by side they cost what the longer one costs.
+    The host goes through them in order: a task that only launches (one long kernel) keeps a few multiprocessors busy
+    while a later one, driven step by step, uses the rest. Together they cost what the longer one costs.
     """
     if device.type != "cuda" or len(tasks) < 2:
         return [task() for task in tasks]
     outer = torch.cuda.current_stream(device)
-
-    def run(task: Callable[[], T]) -> T:
-        stream = torch.cuda.Stream(device)
+    inner = [torch.cuda.Stream(device) for _ in tasks]
+    results = []
+    for task, stream in zip(tasks, inner, strict=True):
         stream.wait_stream(outer)
         with torch.cuda.stream(stream):
-            result = task()
+            results.append(task())
+    for stream in inner:
         stream.synchronize()
-        return result
+    return results
 
-    with ThreadPoolExecutor(len(tasks)) as workers:
-        return list(workers.map(run, tasks))
+
+def repeated(step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...]) -> Callable[[], tuple[Tensor, ...]]:
+    """A function that applies `step` to the state once more each time it is called, and returns the new state.
+
+    On CUDA the step is recorded once as a graph and replayed: a step of a hundred small kernels then costs one launch.
+    """
+    if not state[0].is_cuda:
+        now = state
+
+        def plain() -> tuple[Tensor, ...]:
+            nonlocal now
+            now = step(*now)
+            return now
+
+        return plain
+    device = state[0].device
+    static = tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in state)
+    outer, inner = torch.cuda.current_stream(device), torch.cuda.Stream(device)
+    inner.wait_stream(outer)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(inner):
+        step(*static)  # once outside the graph: libraries make their handles and workspaces on first use
+        graph.capture_begin(capture_error_mode="thread_local")
+        for old, new in zip(static, step(*static), strict=True):
+            old.copy_(new)
+        graph.capture_end()
+    outer.wait_stream(inner)
+
+    def replay() -> tuple[Tensor, ...]:
+        graph.replay()
+        return static
+
+    return replay

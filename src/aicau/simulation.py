@@ -8,7 +8,7 @@ and trains from the same initial weights and folds.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aicau import checks, decomposition, streams
 from aicau.acquisition import Score, View
-from aicau.bias import BiasEstimator, Evidence
+from aicau.bias import BiasEstimator, Evidence, check_finite
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError
 from aicau.observations import Observations
@@ -176,14 +176,16 @@ class Loop:
                 )
             if not torch.equal(problem.pool.x, lanes[0].problem.pool.x):
                 raise InputError("problems that are simulated together need the same pool")
-        self.lanes, self.rounds, self.batch_size = list(lanes), rounds, batch_size
+        moved = {id(lane.problem): lane.problem.to(device) for lane in lanes}
+        self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in lanes]
+        self.rounds, self.batch_size = rounds, batch_size
         self.device, self.ensemble, self.keys = device, ensemble, keys
-        self.pool = lanes[0].problem.pool.to(device)
-        self.truth = torch.stack([lane.problem.truth for lane in lanes]).to(device)
-        self.capacity = torch.stack([lane.problem.capacity for lane in lanes]).to(device)
+        self.pool = self.lanes[0].problem.pool.to(device)
+        self.truth = torch.stack([lane.problem.truth for lane in self.lanes]).to(device)
+        self.capacity = torch.stack([lane.problem.capacity for lane in self.lanes]).to(device)
         # Lanes of one problem measure together, and start from the same model.
         self.groups: dict[int, list[int]] = {}
-        for at, lane in enumerate(lanes):
+        for at, lane in enumerate(self.lanes):
             self.groups.setdefault(id(lane.problem), []).append(at)
         self.round = 0
         self.seconds: dict[str, float] = {}
@@ -268,14 +270,15 @@ class Loop:
                 keys.expand(len(members), -1),
                 partial(self._oracle, members),
             )
-            with self._clock(f"bias {type(estimator).__name__.lower()}"):
-                return estimator.estimate(evidence)
+            return estimator.estimate(evidence)
 
+        order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):
-            estimates = side_by_side([partial(estimate, *item) for item in sharing.items()], self.device)
+            estimates = side_by_side([partial(estimate, one, sharing[one]) for one in order], self.device)
         found = {}
-        for members, omega in zip(sharing.values(), estimates, strict=True):
-            found.update({at: omega[i] for i, at in enumerate(members)})
+        for estimator, omega in zip(order, estimates, strict=True):
+            check_finite(estimator, omega)
+            found.update({at: omega[i] for i, at in enumerate(sharing[estimator])})
         return found
 
     def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n)
@@ -285,17 +288,18 @@ class Loop:
         for at in members:
             problem = self.lanes[at].problem
             if id(problem) not in known:
-                known[id(problem)] = problem.known(count, keys).to(self.device)
+                known[id(problem)] = problem.known(count, keys.to(problem.truth.device)).to(self.device)
         return torch.stack([known[id(self.lanes[at].problem)] for at in members])
 
     def _measure(self, batch: Tensor, round: int) -> None:  # (lanes, R, m)
-        batch = batch.cpu()
-        earlier = self.observations.counts(self.pool.n).cpu().gather(-1, batch)
-        y = torch.empty(batch.shape, dtype=torch.double)
+        batch = batch.to(self.device)
+        earlier = self.observations.counts(self.pool.n).gather(-1, batch)
+        y = torch.empty(batch.shape, dtype=torch.double, device=self.device)
         for members in self.groups.values():
             problem = self.lanes[members[0]].problem
-            y[members] = problem.measure(batch[members], earlier[members], self.keys, round)
-        self.observations = self.observations.append(batch.to(self.device), y.to(self.device), round)
+            index, before, keys = (t.to(problem.truth.device) for t in (batch[members], earlier[members], self.keys))
+            y[members] = problem.measure(index, before, keys, round).to(self.device)
+        self.observations = self.observations.append(batch, y, round)
 
     def state(self) -> dict[str, Tensor]:
         """All that the next round needs, as plain tensors."""
@@ -305,6 +309,8 @@ class Loop:
             tensors[f"previous/{at}/alpha"] = score.alpha
             if score.omega is not None:
                 tensors |= {f"previous/{at}/factor": score.omega.factor, f"previous/{at}/signs": score.omega.weights}
+                if score.omega.extra is not None:
+                    tensors[f"previous/{at}/extra"] = score.omega.extra
         return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -316,7 +322,9 @@ class Loop:
         for name in state:
             if name.endswith("/alpha"):
                 at = name.removesuffix("alpha")
-                omega = Omega(state[at + "factor"], state[at + "signs"]) if at + "factor" in state else None
+                omega = None
+                if at + "factor" in state:
+                    omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
                 self.previous[int(at.split("/")[1])] = Score(state[name], omega)
 
 

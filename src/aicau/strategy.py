@@ -15,7 +15,7 @@ from torch import Tensor
 from aicau import checks, streams
 from aicau.acquisition import ACQUISITIONS, Acquisition, Score, View
 from aicau.batching import BATCHINGS, Batching
-from aicau.bias import BIASES, BiasEstimator, Evidence
+from aicau.bias import BIASES, BiasEstimator, Evidence, check_finite
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.observations import Observations
@@ -141,6 +141,7 @@ class Strategy:
             cobias = None
             if self.bias is not None:
                 cobias = self.bias.estimate(Evidence(points, observations, predictions, keys))
+                check_finite(self.bias, cobias)
             view = replace(view, predictions=predictions, cobias=cobias)
         chosen, alpha, _ = self.choose(view, batch_size)
         first = {int(point): i for i, point in reversed(list(enumerate(asked)))}

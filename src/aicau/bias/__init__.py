@@ -1,10 +1,10 @@
 """Bias estimators by name; a new one is one file and one entry here."""
 
-from aicau.bias.base import BiasEstimator, Evidence
+from aicau.bias.base import BiasEstimator, Evidence, check_finite
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
 from aicau.bias.quadratic import Quadratic
 
 BIASES: dict[str, type[BiasEstimator]] = {"perfect": Perfect, "direct": Direct, "quadratic": Quadratic}
 
-__all__ = ["BIASES", "BiasEstimator", "Direct", "Evidence", "Perfect", "Quadratic"]
+__all__ = ["BIASES", "BiasEstimator", "Direct", "Evidence", "Perfect", "Quadratic", "check_finite"]

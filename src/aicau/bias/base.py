@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
 from aicau import decomposition
+from aicau.errors import TrainingError
 from aicau.observations import Collapsed, Observations
 from aicau.omega import Omega
 
@@ -38,7 +39,16 @@ class Evidence:
 class BiasEstimator(Protocol):
     """Parameters only; `estimate` is a pure function of the evidence."""
 
+    waits: ClassVar[bool]  # True: on a GPU the host waits for it step by step, so it is started after the others
+
     def estimate(self, evidence: Evidence) -> Omega: ...
+
+
+def check_finite(estimator: BiasEstimator, estimate: Omega) -> None:
+    """What an estimator made of the evidence must be numbers."""
+    if not bool(torch.isfinite(estimate.diagonal()).all()):
+        name = type(estimator).__name__.lower()
+        raise TrainingError(f"the {name} estimate of the bias diverged; scale the target or the features")
 
 
 def place(values: Tensor, seen: Collapsed, onto: Tensor) -> Tensor:  # (..., l), (..., n) -> (..., n)

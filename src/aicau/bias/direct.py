@@ -1,6 +1,7 @@
 """Direct estimation: a Gaussian process on h = [x, μ_F, σ²_F] predicts δ where nothing was measured; Δ̂ has rank 1."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -12,6 +13,7 @@ from aicau.runs import by_run
 
 @dataclass(frozen=True)
 class Direct:
+    waits: ClassVar[bool] = True
     alpha: float = 1e-6
 
     def estimate(self, evidence: Evidence) -> Omega:

@@ -1,6 +1,7 @@
 """Perfect information ("cheating"): the truth where there is no noise, else the mean of 10 whole realisations."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from aicau import checks, decomposition
 from aicau.bias.base import Evidence
@@ -10,6 +11,7 @@ from aicau.omega import Omega
 
 @dataclass(frozen=True)
 class Perfect:
+    waits: ClassVar[bool] = False
     realisations: int = 10
 
     def __post_init__(self) -> None:

@@ -9,13 +9,13 @@ Measured entries keep their observed values: with Ψ over the pool and Ψ_m its 
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau import kernels, streams
 from aicau.bias.base import Evidence, place
-from aicau.errors import TrainingError
 from aicau.kernels import EmbeddingSettings
 from aicau.omega import Omega
 from aicau.streams import Purpose
@@ -28,6 +28,7 @@ class Quadratic:
     `scaled` trains on residuals divided by their root mean square, which the paper leaves open.
     """
 
+    waits: ClassVar[bool] = False
     settings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     scaled: bool = False
 
@@ -55,9 +56,9 @@ class Quadratic:
             streams.fold(keys, 3),
             self.settings,
         )
-        if not bool(torch.isfinite(losses).all()):
-            raise TrainingError("training of Q diverged: its loss is not finite; scale the target or the features")
         psi = kernels.embed(parameters, running, side.reshape(-1, n, width), self.settings)
+        # A loss that is not finite shows in the estimate, and nothing waits for it here.
+        psi = torch.where(torch.isfinite(losses)[:, None, None], psi, torch.nan)
         psi = psi.reshape(*lead, n, -1) * size[..., None].float()
         observed = place(residual.float(), seen, psi.new_zeros(*lead, n))
         measured = place(torch.ones_like(residual).float(), seen, psi.new_zeros(*lead, n)) > 0

@@ -140,7 +140,7 @@ def run(
 ) -> Outcome:
     """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU."""
     chosen = checks.pick_device(device)
-    made = {kind: problems.make(kind) for kind in plan.types}
+    made = {kind: problems.make(kind).to(chosen) for kind in plan.types}
     jobs = plan.jobs()
     total = sum(setting.rounds + 1 for setting, _, _ in jobs)
     done = 0

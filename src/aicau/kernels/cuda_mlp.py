@@ -22,7 +22,7 @@ from aicau.kernels.cuda import (
 from aicau.kernels.settings import MLPSettings
 
 # Padded points: (points at once, warps), as measured on an H200; larger as the largest.
-LAUNCH = {16: (16, 4), 32: (32, 4), 64: (64, 4)}
+LAUNCH = {32: (32, 4), 64: (64, 4)}
 
 
 def supports(settings: MLPSettings, inputs: int, rows: int) -> bool:
@@ -187,7 +187,7 @@ def train_mlp(
         share = share.gather(-1, order)
         y = y[:, None].expand_as(weights).gather(-1, order)
         x = x[:, None].expand(-1, members, -1, -1).gather(2, order[..., None].expand(-1, -1, -1, inputs))
-    block, warps = LAUNCH.get(pad(rows), LAUNCH[max(LAUNCH)])
+    block, warps = LAUNCH.get(max(min(LAUNCH), pad(rows)), LAUNCH[max(LAUNCH)])
     h1, h2, h3 = settings.hidden
     nets = runs * members
     places, size = _places(settings, inputs)

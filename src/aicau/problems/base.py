@@ -18,7 +18,7 @@ from aicau.streams import Purpose
 
 
 class Problem(ABC):
-    """Ground truth apart from noise. Everything lives on the CPU in float64; a simulation moves what it needs."""
+    """Ground truth apart from noise, in float64."""
 
     name: str
     pool: Pool
@@ -65,9 +65,13 @@ class Problem(ABC):
         flat = torch.cat(fields, dim=-2).flatten(-2).expand(*index.shape[:-1], -1)
         return self.truth[index] + flat.gather(-1, repeat * self.pool.n + index)
 
+    def to(self, device: torch.device) -> "Problem":
+        """The same problem with its tensors on `device`; one that lives on the CPU only stays there."""
+        return self
+
     def realisations(self, count: int, keys: Tensor) -> Tensor:  # (...) -> (..., count, n)
         """Whole realisations of Y, as perfect information may see them."""
-        return self.truth + self.noise(streams.fold(keys[..., None], torch.arange(count)))
+        return self.truth + self.noise(streams.fold(keys[..., None], torch.arange(count, device=keys.device)))
 
     def known(self, count: int, keys: Tensor) -> Tensor:  # (runs,) -> (runs, n)
         """What perfect information sees of μ_Y: the truth without noise, else the mean of `count` realisations."""
@@ -99,6 +103,8 @@ class Correlated:
 
     def __call__(self, keys: Tensor) -> Tensor:  # (..., c) -> (..., c, n)
         white = streams.normal(keys, self.sigma.shape[0])
+        if white.is_cuda:
+            return self.sigma * (white @ self.root.mT)
         # One product per run: its rounding does not depend on how many runs are computed together.
         runs = [block @ self.root.mT for block in white.reshape(-1, *white.shape[-2:])]
         return self.sigma * torch.stack(runs).reshape(white.shape)
@@ -109,7 +115,7 @@ def correlation_root(x: Tensor, length: float) -> Tensor:  # (n, d) -> (n, n)
     if x.shape[0] > 10_000:
         raise InputError(f"noise correlated over {x.shape[0]} points needs too much memory; use at most 10,000 points")
     rho = torch.exp(-torch.cdist(x, x) / length)
-    return torch.linalg.cholesky(rho + 1e-10 * torch.eye(x.shape[0], dtype=x.dtype))
+    return torch.linalg.cholesky(rho + 1e-10 * torch.eye(x.shape[0], dtype=x.dtype, device=x.device))
 
 
 def repeat_number(index: Tensor) -> Tensor:  # (..., m) -> (..., m)

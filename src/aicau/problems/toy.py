@@ -1,7 +1,7 @@
 """The paper's toy system (Table 2) on a grid of [0, 2π]²: Types I (no noise), II (uncorrelated), III (correlated)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -21,6 +21,7 @@ class Toy(Problem):
     grid: int = 50
     noise_scale: float = 1.0
     correlation_length: float = math.pi / 2
+    device: torch.device = torch.device("cpu")  # noqa: RUF009 (a device never changes)
 
     def __post_init__(self) -> None:
         checks.positive(self.grid, "grid")
@@ -32,7 +33,10 @@ class Toy(Problem):
     @cached_property
     def pool(self) -> Pool:  # type: ignore[override]
         axis = torch.linspace(0, 2 * math.pi, self.grid, dtype=torch.double)
-        return Pool(torch.cartesian_prod(axis, axis).reshape(-1, 2))
+        return Pool(torch.cartesian_prod(axis, axis).reshape(-1, 2)).to(self.device)
+
+    def to(self, device: torch.device) -> "Toy":
+        return self if device == self.device else replace(self, device=device)
 
     @cached_property
     def truth(self) -> Tensor:
@@ -57,7 +61,7 @@ class Toy(Problem):
 
     def noise(self, keys: Tensor) -> Tensor:
         if not bool(self.sigma.any()):
-            return torch.zeros(*keys.shape, self.pool.n, dtype=torch.double)
+            return torch.zeros(*keys.shape, self.pool.n, dtype=torch.double, device=keys.device)
         return self._field(keys)
 
     @property
