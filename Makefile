@@ -12,10 +12,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/.done
-	mkdir -p demo
-	$(BIN)/aicau simulate --problem type3 --strategy random --strategy lc --strategy farthest \
-	    --strategy pemse:direct:eigen --strategy pemse:quadratic:eigen --strategy pemse:direct:spread \
-	    --initial 10 --batch-size 10 --rounds 10 --runs 10 --seed 0 --plot demo/type3.png
+	$(BIN)/python examples/laboratory.py demo
 
 test: .venv/.done
 	$(BIN)/python -m pytest

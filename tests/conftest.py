@@ -1,6 +1,7 @@
 """Shared by all tests: one small problem, one trained ensemble, and where the real data sets may lie."""
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 from aicau.observations import Observations
 from aicau.problems import type2
+
+sys.path.insert(0, str(Path(__file__).parent))  # helpers that several test files share
 
 
 @pytest.fixture(scope="session")
@@ -33,3 +36,22 @@ def small():
     observations = Observations(index, y, torch.zeros(20, dtype=torch.int64))
     fitted = MLP(settings=MLPSettings(max_epochs=60)).fit(problem.pool.x[index], y, keys)
     return problem, observations, fitted.predict(problem.pool.x), keys
+
+
+@pytest.fixture(scope="session")
+def postgres():
+    """A function that makes a fresh database on a server of our own."""
+    from postgres import server
+
+    with server() as fresh:
+        if fresh is None:
+            pytest.skip("no PostgreSQL server binaries here, or no other user to run them as")
+        yield fresh
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def address(request, tmp_path):
+    """Where a new campaign can live, once on each database."""
+    if request.param == "sqlite":
+        return str(tmp_path / "campaign.db")
+    return request.getfixturevalue("postgres")()

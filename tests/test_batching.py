@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from aicau import Eigen, Omega, Score, Spread, Top, View
+from aicau import Eigen, Omega, Score, Spread, Top, View, streams
+from aicau.batching import BATCHINGS
 from aicau.errors import InputError
 
 
@@ -93,3 +94,28 @@ def test_more_points_than_there_are_is_refused(batching):
     score = Score.of(Omega(torch.rand(1, 4, 2)))
     with pytest.raises(InputError, match="3 points were asked for and only 2 can still be measured"):
         batching.select(score, view_of(4, allowed={1, 2}), 3)
+
+
+def test_conditional_equals_a_dense_pivoted_cholesky():
+    generator = torch.Generator().manual_seed(0)
+    omega = Omega(torch.randn(1, 30, 4, generator=generator), None, torch.rand(1, 30, generator=generator))
+    view = View(
+        torch.rand(30, 2), torch.ones(1, 30, dtype=torch.bool), torch.zeros(1, 30, dtype=torch.bool), streams.runs(0, 1)
+    )
+    chosen = BATCHINGS["conditional"]().select(Score.of(omega), view, 6)[0].tolist()
+    left, expected = omega.dense()[0].double(), []
+    for _ in range(6):
+        best = int(left.diagonal().argmax())
+        expected.append(best)
+        left = left - torch.outer(left[best], left[best]) / left[best, best]
+    assert chosen == expected
+
+
+def test_power_draws_in_proportion_to_alpha():
+    runs = 4000
+    alpha = torch.tensor([1.0, 2.0, 5.0, 0.0]).expand(runs, -1)
+    everywhere = torch.ones(runs, 4, dtype=torch.bool)
+    view = View(torch.rand(4, 1), everywhere, ~everywhere, streams.runs(0, runs))
+    first = BATCHINGS["power"]().select(Score(alpha), view, 1)[:, 0]
+    shares = torch.bincount(first, minlength=4) / runs
+    torch.testing.assert_close(shares, torch.tensor([0.125, 0.25, 0.625, 0.0]), atol=0.025, rtol=0)

@@ -4,6 +4,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from aicau import Direct, Evidence, Observations, Perfect, Quadratic, decomposition, streams
+from aicau.bias import Posterior
 from aicau.errors import InputError
 from aicau.kernels import EmbeddingSettings
 
@@ -99,3 +100,46 @@ def test_one_measured_point_is_enough_to_answer(small, estimator):
     point = int(one.index[0, 0])
     residual = float(predictions[0, :, point].mean() - one.y[0, 0])
     assert float(cobias.diagonal()[0, point]) == pytest.approx(residual**2, rel=1e-3)
+
+
+def test_crossfitted_residuals_come_from_members_that_never_saw_the_row(small):
+    _, observations, predictions, _ = small
+    unseen = torch.zeros(2, predictions.shape[1], observations.rows, dtype=torch.bool)
+    unseen[:, 2, 5] = True
+    residual = evidence_of(small, unseen=unseen).crossfitted()
+    point = int(observations.index[1, 5])
+    assert float(residual[1, 5]) == pytest.approx(
+        float(predictions[1, 2, point]) - float(observations.y[1, 5]), abs=1e-6
+    )
+    other = int(observations.index[1, 6])
+    expected = float(predictions[1, :, other].double().mean() - observations.y[1, 6])
+    assert float(residual[1, 6]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_posterior_is_a_second_moment_that_grows_away_from_data(small):
+    problem, observations, _, _ = small
+    found = Posterior(target="truth").moments(evidence_of(small))
+    dense = Posterior(target="truth").estimate(evidence_of(small)).dense()[0].double()
+    mean = found.mean[0]
+    torch.testing.assert_close(dense.diagonal(), mean**2 + found.variance()[0], rtol=1e-3, atol=1e-5)
+    distance = torch.cdist(problem.pool.x, problem.pool.x[observations.index[0]]).amin(-1)
+    near, far = found.variance()[0][distance < 0.3].mean(), found.variance()[0][distance > 1.2].mean()
+    assert float(far) > 2 * float(near)
+
+
+def test_a_replicate_lowers_what_is_unknown(small):
+    problem, observations, predictions, keys = small
+    more = observations.append(observations.index[:, :8], observations.y[:, :8], 1)
+    once = Posterior(target="truth", batches="none").moments(evidence_of(small)).variance()
+    twice = (
+        Posterior(target="truth", batches="none").moments(Evidence(problem.pool.x, more, predictions, keys)).variance()
+    )
+    at = observations.index[0, :8]
+    assert float(twice[0, at].mean()) < float(once[0, at].mean())
+
+
+def test_posterior_knows_its_words():
+    with pytest.raises(InputError, match="target"):
+        Posterior(target="bias")
+    with pytest.raises(InputError, match="batches"):
+        Posterior(batches="plates")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -13,27 +14,57 @@ README = (ROOT / "README.md").read_text()
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return [code for word, code in fences if word == language]
 
 
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.strip().splitlines()[0])
-def test_python_examples_run(code):
+def test_python_examples_run(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(code, "README.md", "exec"), {})
 
 
-@pytest.mark.parametrize(
-    "line", [line for block in blocks("") for line in block.splitlines() if line.startswith(".venv")]
-)
-def test_commands_run(line, tmp_path):
+COMMANDS = [line for block in blocks("") for line in block.splitlines() if line.startswith(".venv")]
+
+
+def run(line, folder):
     program, *arguments = shlex.split(line, comments=True)
     assert program == ".venv/bin/aicau"
-    if arguments[0] == "reproduce":  # minutes: its words are checked here, its work in test_experiments
+    if arguments[0] in ("reproduce", "bench"):  # minutes: their words are checked here, their work in their own tests
         arguments.append("--help")
     code = "from aicau.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd=tmp_path
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd=folder
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if "screen.db" not in line])
+def test_commands_run(line, tmp_path):
+    run(line, tmp_path)
+
+
+def test_the_campaigns_commands_run_one_after_another(tmp_path):
+    rows = [f"c{i},{i % 5},{i % 7},{'oil' if i % 2 else 'water'}" for i in range(40)]
+    (tmp_path / "candidates.csv").write_text("\n".join(["compound,dose,ph,solvent", *rows]) + "\n")
+    lines = [line for line in COMMANDS if "screen.db" in line]
+    verbs = ["init", "ask", "tell", "status", "predict", "report", "export", "doctor"]
+    assert [line.split()[1] for line in lines] == verbs
+    for line in lines:
+        run(line, tmp_path)
+        if "plate-1.csv" in line:  # measure it
+            plate = pd.read_csv(tmp_path / "plate-1.csv")
+            results = pd.DataFrame({"compound": plate["compound"], "viability": plate.dose / 4, "plate": "P1"})
+            pd.concat([results, results]).to_csv(tmp_path / "plate-1-results.csv", index=False)
+    assert len(pd.read_csv(tmp_path / "predictions.csv")) == 40
+    assert (tmp_path / "report.html").stat().st_size > 10_000
+    assert (tmp_path / "backup" / "measurements.csv").exists()
+
+
+def test_every_verb_is_in_the_campaigns_page():
+    page = (ROOT / "docs" / "campaign.md").read_text()
+    for verb in ("init", "ask", "tell", "abandon", "status", "predict", "report", "export", "doctor"):
+        assert f"`aicau {verb}" in page, verb
 
 
 def test_every_make_target_of_the_readme_exists():

@@ -8,6 +8,7 @@ from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
 from aicau import MLP, Members, Modules, PosteriorSamples, Regressors, streams
+from aicau.ensembles import Auto, Process, Scaled
 from aicau.ensembles.base import fold_membership
 from aicau.errors import InputError, TrainingError
 from aicau.kernels import MLPSettings
@@ -125,3 +126,68 @@ def test_posterior_samples_have_the_moments_of_the_posterior(line):
     torch.testing.assert_close(samples[0].var(0), posterior.variance[:, 0], atol=0.03, rtol=0.1)
     assert not torch.equal(samples[0], samples[1])
     assert not fitted.unseen.any()
+
+
+@pytest.mark.parametrize(
+    "ensemble",
+    [
+        MLP(settings=MLPSettings(max_epochs=5)),
+        Regressors([DecisionTreeRegressor(), LinearRegression()]),
+        PosteriorSamples(SingleTaskGP, members=3),
+    ],
+    ids=lambda ensemble: type(ensemble).__name__,
+)
+def test_some_runs_of_a_fitted_ensemble_predict_as_they_do_within_all(ensemble):
+    torch.manual_seed(0)
+    x, at = torch.rand(2, 3, 9, 2).double(), torch.rand(4, 2).double()
+    fitted = ensemble.fit(x, x.sum(-1), streams.runs(0, 3).expand(2, 3))
+    whole = fitted.predict(at)
+    for run in (1, slice(1, 2), [1, 0, 1]):
+        torch.testing.assert_close(fitted[run].predict(at), whole[run])
+        assert torch.equal(fitted[run].unseen, fitted.unseen[run])
+    torch.testing.assert_close(fitted[1][2:3].predict(at), whole[1, 2:3])
+
+
+def wavy(rows, seed=0, noise=0.1):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(2, rows, 3, generator=generator, dtype=torch.double)
+    y = torch.sin(5 * x[..., 0]) + x[..., 1] + noise * torch.randn(2, rows, generator=generator, dtype=torch.double)
+    return x, y, streams.runs(0, 2)
+
+
+def test_a_process_is_an_ensemble_whose_mean_is_its_posterior():
+    x, y, keys = wavy(40)
+    fitted = Process(members=7).fit(x, y, keys)
+    out = fitted.predict(x)
+    at = (x - fitted.shift[:, None]) / fitted.scale[:, None]
+    expected = torch.cat([p.mean(at[i : i + 1]) for i, p in enumerate(fitted.posteriors)])
+    torch.testing.assert_close(out.double().mean(-2), expected, rtol=1e-4, atol=1e-4)
+    assert torch.equal(fitted[[1]].predict(x[1:]), out[1:])
+
+
+def test_auto_takes_the_model_with_the_smallest_left_out_error():
+    x, y, keys = wavy(60)
+    fitted = Auto().fit(x, y, keys)
+    assert torch.equal(fitted.choice, fitted.error.argmin(-1))
+    assert "process" in fitted.chosen
+    assert fitted.unseen.shape == (2, 5, 60)
+    assert torch.equal(fitted[[1]].predict(x[1:]), fitted.predict(x)[1:])
+    assert bool((fitted.shrink > 0.9).all())
+
+
+def test_auto_shrinks_to_the_mean_when_nothing_can_be_learned():
+    generator = torch.Generator().manual_seed(3)
+    x = torch.rand(2, 40, 6, generator=generator, dtype=torch.double)
+    y = torch.randn(2, 40, generator=generator, dtype=torch.double)
+    fitted = Auto(candidates=("paper", "scaled", "process")).fit(x, y, streams.runs(0, 2))
+    spread = (fitted.predict(x).double().mean(-2) - y.mean(-1, keepdim=True)).square().mean(-1)
+    assert bool((spread < 0.15).all())
+    with pytest.raises(InputError, match="candidates are among"):
+        Auto(candidates=("xgboost",))
+
+
+def test_scaled_targets_come_back_in_their_units():
+    x, y, keys = wavy(50)
+    plain = Scaled(MLP()).fit(x, y, keys).predict(x)
+    large = Scaled(MLP()).fit(100 * x, 1000 * y + 7, keys).predict(100 * x)
+    torch.testing.assert_close(large, 1000 * plain + 7, rtol=1e-2, atol=5.0)

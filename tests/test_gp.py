@@ -90,3 +90,70 @@ def test_a_curved_valley_is_followed_to_its_end():
     bounds = torch.full((2,), -3.0).double(), torch.full((2,), 3.0).double()
     found = gp.minimise(rosenbrock, torch.tensor([[-1.2, 1.0], [2.0, -2.0]]).double(), *bounds, value_tolerance=0.0)
     np.testing.assert_allclose(found.numpy(), 1.0, atol=1e-4)
+
+
+def batched_rows(shape, fades):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.rand(2, 14, 2, generator=generator, dtype=torch.double) * 3
+    y = torch.randn(2, 14, generator=generator, dtype=torch.double)
+    valid = torch.ones(2, 14, dtype=torch.bool)
+    valid[1, -3:] = False
+    relative = torch.rand(2, 14, generator=generator, dtype=torch.double) + 0.5
+    batch = (torch.arange(14) % 3).expand(2, -1)
+    return gp.Rows(x, y * valid, valid, torch.full_like(y, 1e-3), relative, batch, fades, shape, 0.7)
+
+
+@pytest.mark.parametrize("shape", gp.SHAPES)
+@pytest.mark.parametrize("fades", [False, True])
+def test_gradient_by_every_parameter(shape, fades):
+    rows = batched_rows(shape, fades)
+    process = gp.Process(
+        shape, noise=True, fades=fades, signal_prior=(0.2, 1.0), length_prior=(0.1, 0.7), noise_prior=(-2.0, 1.0)
+    )
+    theta = torch.linspace(-0.4, 0.5, 5 + fades, dtype=torch.double).expand(2, -1)
+    _, gradient = process.objective(theta, rows)
+    for j in range(theta.shape[-1]):
+        step = torch.zeros_like(theta)
+        step[:, j] = 1e-5
+        slope = (process.objective(theta + step, rows)[0] - process.objective(theta - step, rows)[0]) / 2e-5
+        torch.testing.assert_close(slope, gradient[:, j], rtol=1e-6, atol=1e-7)
+
+
+def test_left_out_rows_equal_a_posterior_without_them():
+    x, y, _ = sample(6, 15)
+    rows = torch.tensor(x)[None], torch.tensor(y)[None]
+    whole = gp.Process(noise=True).fit(*rows, torch.ones(1, 15, dtype=torch.bool))
+    mean, variance = whole.left_out()
+    k = gp.covariance(whole.theta, whole.rows)[0][0]
+    for i in (0, 7):
+        keep = torch.arange(15) != i
+        weights = torch.linalg.solve(k[keep][:, keep], k[keep, i])
+        expected = float(weights @ whole.rows.y[0, keep] * whole.scale[0] + whole.shift[0])
+        assert float(mean[0, i]) == pytest.approx(expected, rel=1e-6)
+        left = float((k[i, i] - k[i, keep] @ weights) * whole.scale[0] ** 2)
+        assert float(variance[0, i]) == pytest.approx(left, rel=1e-5)
+
+
+def test_the_factor_of_the_posterior_is_its_covariance():
+    x, y, at = sample(7, 20)
+    fitted = gp.Process(noise=True, constant=2.0).fit(
+        torch.tensor(x)[None], torch.tensor(y)[None], torch.ones(1, 20, dtype=torch.bool)
+    )
+    at = torch.tensor(at)[None]
+    half = fitted._half(at)
+    dense = (fitted._prior_between(at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
+    factor, rest = fitted.factor(at, 50)
+    torch.testing.assert_close(factor @ factor.mT + torch.diag_embed(rest), dense, rtol=1e-4, atol=1e-6)
+    factor, rest = fitted.factor(at, 6)
+    torch.testing.assert_close((factor**2).sum(-1) + rest, dense.diagonal(dim1=-2, dim2=-1), rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(fitted.variance(at), dense.diagonal(dim1=-2, dim2=-1), rtol=1e-6, atol=1e-9)
+    assert float(rest.min()) >= 0
+
+
+def test_parameters_from_some_rows_posterior_from_all():
+    x, y, at = sample(8, 90)
+    rows = torch.tensor(x)[None], torch.tensor(y)[None], torch.ones(1, 90, dtype=torch.bool)
+    some, whole = gp.Process(noise=True).fit(*rows, most=45), gp.Process(noise=True).fit(*rows)
+    assert some.weights.shape == (1, 90)
+    at = torch.tensor(at)[None]
+    torch.testing.assert_close(some.mean(at), whole.mean(at), rtol=0.2, atol=0.05)

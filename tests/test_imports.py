@@ -11,23 +11,34 @@ SOURCE = Path(__file__).parents[1] / "src" / "aicau"
 ORDER = [
     ["errors", "__init__"],
     ["checks", "streams", "runs", "statistics", "files"],
-    ["omega"],
+    ["omega", "kernels"],
     ["decomposition", "pool", "observations", "gp"],
+    ["noise"],
     ["problems"],
-    ["kernels"],
     ["ensembles"],
     ["bias"],
+    ["prediction"],
     ["acquisition"],
     ["batching"],
     ["strategy"],
+    ["store"],
+    ["tables"],
+    ["candidates", "results"],
+    ["export"],
+    ["model"],
+    ["choice"],
     ["simulation"],
     ["report"],
+    ["page"],
+    ["page_figures"],
+    ["campaign"],
+    ["story"],
     ["experiments"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
-# A result draws itself: the one step back, taken when `plot` is called.
-LATE = {("simulation", "report")}
+# A result and a campaign draw themselves: the steps back, taken when `plot` or `report` is called.
+LATE = {("simulation", "report"), ("campaign", "story"), ("page", "page_figures")}
 
 
 def unit(path):

@@ -7,7 +7,7 @@ import torch
 
 from aicau import TableProblem, problems, streams
 from aicau.errors import InputError
-from aicau.problems import Problem, type1, type2, type3
+from aicau.problems import Problem, plates, type1, type2, type3
 from aicau.problems.base import repeat_number
 
 
@@ -167,3 +167,14 @@ def test_unknown_problems_and_parameters_are_refused():
         problems.make("type3", grid=0)
     with pytest.raises(InputError, match="at most 10,000 points"):
         type3(grid=101).noise(streams.runs(0, 1)[:, None])
+
+
+def test_a_plate_shifts_all_its_values():
+    problem, keys = plates(grid=30, icc=0.75, sigma=2.0), streams.runs(0, 400)
+    field = problem.noise(keys)  # (400, 900)
+    shift = field.mean(-1)
+    assert float(shift.var()) == pytest.approx(3.0, rel=0.2)
+    assert float((field - shift[:, None]).var()) == pytest.approx(1.0, rel=0.05)
+    assert float(problem.aleatoric.mean()) == pytest.approx(4.0)
+    with pytest.raises(InputError, match="icc lies between"):
+        plates(icc=1.5)

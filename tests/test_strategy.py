@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from aicau.acquisition import ACQUISITIONS
 from aicau.batching import BATCHINGS
 from aicau.bias import BIASES
 from aicau.errors import InputError
+from aicau.strategy import DEFAULT
 
 
 def test_every_string_of_the_design_is_understood():
@@ -34,9 +37,9 @@ def test_every_string_of_the_design_is_understood():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("pemsee:direct", "unknown acquisition 'pemsee'; known: bald, br, farthest, lc, pemse, random"),
-        ("pemse:directly", "unknown strategy word 'directly'; known: difference, direct, eigen"),
-        ("pemse", "'pemse' needs a bias estimator, e.g. 'pemse:direct'; known: direct, perfect, quadratic"),
+        ("pemsee:direct", "unknown acquisition 'pemsee'; known: bald, br, default, farthest, lc, pemse, random"),
+        ("pemse:directly", "unknown strategy word 'directly'; known: conditional, difference, direct, eigen"),
+        ("pemse", "'pemse' needs a bias estimator, e.g. 'pemse:direct'; known: direct, perfect, posterior, quadratic"),
         ("lc:direct", "'lc' does not use the bias; leave out 'direct'"),
         ("br:direct:perfect", "names its bias twice"),
         ("random:eigen", "'random' always uses 'top' batching"),
@@ -137,3 +140,9 @@ def test_query_with_one_label(table):
 def test_perfect_information_needs_a_problem(table):
     with pytest.raises(InputError, match="perfect information needs a problem"):
         Strategy.parse("br:perfect").query(*table)
+
+
+def test_default_is_a_word():
+    strategy = Strategy.parse("default")
+    assert strategy.name == "default"
+    assert replace(strategy, name=DEFAULT) == Strategy.parse(DEFAULT)

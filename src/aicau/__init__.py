@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from aicau.acquisition import Score, View
     from aicau.batching import Eigen, Spread, Top
     from aicau.bias import Direct, Evidence, Perfect, Quadratic
+    from aicau.campaign import Campaign
     from aicau.decomposition import (
         difference,
         emse,
@@ -33,6 +34,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AicauError": "errors",
+    "Campaign": "campaign",
     "Direct": "bias",
     "Eigen": "batching",
     "Evidence": "bias",
@@ -68,6 +70,7 @@ _MODULES = ("bias", "problems", "streams")
 __all__ = [
     "MLP",
     "AicauError",
+    "Campaign",
     "Direct",
     "Eigen",
     "Evidence",

@@ -13,6 +13,10 @@ class TrainingError(AicauError, RuntimeError):
     """A model could not be trained on the values it was given."""
 
 
+class StoreError(AicauError, RuntimeError):
+    """A campaign's store failed: locked, full, read-only, damaged or out of reach; nothing was changed."""
+
+
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
     """The same sentence for every unknown word."""
     return InputError(f"unknown {kind} {word!r}; known: {', '.join(sorted(known))}")

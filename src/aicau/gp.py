@@ -3,24 +3,25 @@
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | h | `x` | (..., l, p) | inputs |
-| θ | `theta` | (..., q) | logs of σ_f², ℓ_1 … ℓ_p, then σ_n² where noise is learned, σ_b² where batches are known |
+| θ | `theta` | (..., q) | logs of σ_f², ℓ_1 … ℓ_p, then σ_n² (where learned), σ_b² and ℓ_b (where batches are known) |
 | α | `fixed` | (..., l) | variance that is known: added to the diagonal |
 | w | `relative` | (..., l) | variance that is learned, up to its scale: σ_n² w; 1/N for a mean of N measurements |
-| b | `batch` | (..., l) | rows with one id share a shift of variance σ_b² |
+| b | `batch` | (..., l) | rows with one id share noise of variance σ_b²: a shift, or a field that fades with distance |
 
-The covariance of two rows is σ_f² k(r²) + c + σ_b² [same batch], r² = Σ_j (h_j − h_j*)²/ℓ_j², c the variance of an
-unknown mean. Padded rows (`valid` false) become rows of the identity: they change neither the likelihood nor a
-prediction.
+The covariance of two rows is σ_f² k(r²) + c + σ_b² exp(−|h − h*|/ℓ_b) [same batch], with r² = Σ_j (h_j − h_j*)²/ℓ_j²
+and c the variance of an unknown mean; a shift is a field with ℓ_b = ∞. Padded rows (`valid` false) become rows of the
+identity: they change neither the likelihood nor a prediction.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from aicau import kernels
 from aicau.runs import repeated
 
 CONSTANT_BOUNDS = (1e-3, 1e3)
@@ -28,6 +29,7 @@ LENGTH_BOUNDS = (1e-2, 1e2)
 NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 HALVINGS = 12  # of a step, before a run is given up as converged
+MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look makes a GPU wait
 PIVOTS = 4096  # points a factor's pivots are sought among
 CELLS = 2 * 10**7  # entries of a cross-covariance held at once
@@ -82,6 +84,7 @@ class Rows:
     fixed: Tensor  # (..., l)
     relative: Tensor | None = None  # (..., l); None: no noise is learned
     batch: Tensor | None = None  # (..., l); None: no batches
+    fades: bool = False  # what a batch shares: a field over x instead of one shift
     shape: str = "rbf"
     constant: float = 0.0  # c
 
@@ -89,13 +92,32 @@ class Rows:
     def pairs(self) -> Tensor:  # (..., l, l)
         return self.valid[..., :, None] & self.valid[..., None, :]
 
-    @property
-    def same(self) -> Tensor:  # (..., l, l)
-        assert self.batch is not None
-        return (self.batch[..., :, None] == self.batch[..., None, :]) & self.pairs
+    def thin(self, most: int) -> "Rows":
+        """At most that many rows, evenly spaced."""
+        if self.y.shape[-1] <= most:
+            return self
+        at = torch.linspace(0, self.y.shape[-1] - 1, most, device=self.y.device).long()
+        return replace(
+            self,
+            x=self.x[..., at, :],
+            y=self.y[..., at],
+            valid=self.valid[..., at],
+            fixed=self.fixed[..., at],
+            relative=None if self.relative is None else self.relative[..., at],
+            batch=None if self.batch is None else self.batch[..., at],
+        )
 
-    def parameters(self) -> int:
-        return 1 + self.x.shape[-1] + (self.relative is not None) + (self.batch is not None)
+    def shared(self, theta: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
+        """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (0 for a shift)."""
+        assert self.batch is not None
+        same = (self.batch[..., :, None] == self.batch[..., None, :]) & self.pairs
+        at = 1 + self.x.shape[-1] + (self.relative is not None)
+        size = theta[..., at, None, None].exp() * same
+        if not self.fades:
+            return size, torch.zeros_like(size)
+        plain = torch.zeros_like(theta[..., : 1 + self.x.shape[-1]])
+        far = squares(self.x, self.x, plain).sqrt() / theta[..., at + 1, None, None].exp()
+        return size * torch.exp(-far), far
 
 
 def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,7 +134,7 @@ def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     if rows.constant:
         whole = whole + rows.constant * pairs
     if rows.batch is not None:
-        whole = whole + theta[..., -1, None, None].exp() * rows.same
+        whole = whole + rows.shared(theta)[0]
     return whole, signal, slope
 
 
@@ -137,7 +159,10 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid
         parts.append(-0.5 * theta[..., at : at + 1].exp() * own.sum(-1, keepdim=True))
     if rows.batch is not None:
-        parts.append(-0.5 * theta[..., -1:].exp() * (core * rows.same).sum((-1, -2))[..., None])
+        shared, far = rows.shared(theta)
+        parts.append(-0.5 * (core * shared).sum((-1, -2))[..., None])
+        if rows.fades:
+            parts.append(-0.5 * (core * shared * far).sum((-1, -2))[..., None])
     bad = (failed > 0) | ~torch.isfinite(value)
     return torch.where(bad, torch.inf, value), torch.where(bad[..., None], 0.0, torch.cat(parts, -1))
 
@@ -255,8 +280,17 @@ class Posterior:
     scale: Tensor  # (...)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        if at.ndim == 3 and at.shape[-2] * self.rows.x.shape[-2] > CELLS and self.rows.shape == "rbf":
+            return torch.stack([self._sum(run, at[run]) for run in range(at.shape[0])])
         parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
         return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
+
+    def _sum(self, run: int, at: Tensor) -> Tensor:  # (n, p) -> (n,)
+        """The same for one run over a large pool, without the matrix between pool and data."""
+        valid, length = self.rows.valid[run], self.theta[run, 1 : 1 + at.shape[-1]].exp()
+        weights = self.weights[run][valid]
+        bumps = kernels.rbf_sum(at / length, self.rows.x[run][valid] / length, weights * self.theta[run, 0].exp())
+        return (bumps + self.rows.constant * weights.sum()) * self.scale[run] + self.shift[run]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
         parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
@@ -293,12 +327,13 @@ class Posterior:
 
     def batch_variance(self) -> Tensor:  # (...)
         """σ_b²."""
-        return self.theta[..., -1].exp() * self.scale**2
+        assert self.rows.batch is not None
+        at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
+        return self.theta[..., at].exp() * self.scale**2
 
     def batch_shift(self) -> Tensor:  # (..., l)
-        """The shift of each row's batch: its best linear unbiased prediction."""
-        shared = (self.rows.same * self.weights[..., None, :]).sum(-1)
-        return self.theta[..., -1, None].exp() * shared * self.scale[..., None]
+        """What each row has from its batch: the best linear unbiased prediction."""
+        return (self.rows.shared(self.theta)[0] @ self.weights[..., None])[..., 0] * self.scale[..., None]
 
     def left_out(self) -> tuple[Tensor, Tensor]:  # (..., l), (..., l)
         """Each row predicted from the others: mean and variance of its value (Rasmussen & Williams 5.12)."""
@@ -347,15 +382,18 @@ class Posterior:
 class Process:
     """What is fitted: the defaults are scikit-learn's regressor with a constant times RBF kernel, as in the paper.
 
-    `prior` is a normal density on the logs of the lengths (mean, standard deviation): without one, a handful of points
-    in many dimensions fit anything.
+    Priors are normal densities (mean, standard deviation) on the logs of the parameters, in units of the normalised
+    target: without them a handful of points fit anything, or are called all noise.
     """
 
     shape: str = "rbf"
     alpha: float = 1e-6
     noise: bool = False  # learn σ_n²
     constant: float = 0.0
-    prior: tuple[float, float] | None = None
+    signal_prior: tuple[float, float] | None = None
+    length_prior: tuple[float, float] | None = None
+    noise_prior: tuple[float, float] | None = None
+    fades: bool = False  # batches share a field over x, not one shift
     start: tuple[float, float, float] = field(default=(1.0, 0.1, 0.1))  # ℓ, σ_n², σ_b²
 
     def fit(
@@ -365,8 +403,12 @@ class Process:
         valid: Tensor,  # (runs, l)
         relative: Tensor | None = None,  # (runs, l); None: 1
         batch: Tensor | None = None,  # (runs, l)
+        most: int | None = None,
     ) -> Posterior:
-        """Maximise the likelihood (times the prior) of the normalised target."""
+        """Maximise the likelihood (times the prior) of the normalised target.
+
+        With more than `most` rows the parameters are fitted on as many, evenly spaced; all rows enter the posterior.
+        """
         count = valid.sum(-1)
         shift = (y * valid).sum(-1) / count
         centred = (y - shift[..., None]) * valid
@@ -381,6 +423,7 @@ class Process:
             torch.full_like(y, self.alpha),
             relative if self.noise else None,
             batch,
+            self.fades,
             self.shape,
             self.constant,
         )
@@ -391,9 +434,12 @@ class Process:
             begin, box = [*begin, noise], [*box, NOISE_BOUNDS]
         if rows.batch is not None:
             begin, box = [*begin, shared], [*box, BATCH_BOUNDS]
+            if rows.fades:
+                begin, box = [*begin, length], [*box, LENGTH_BOUNDS]
         bounds = torch.tensor(box, dtype=x.dtype, device=x.device).log()
         start = torch.tensor(begin, dtype=x.dtype, device=x.device).log().expand(x.shape[0], -1)
-        theta = minimise(lambda t: self.objective(t, rows), start, bounds[:, 0], bounds[:, 1])
+        some = rows if most is None else rows.thin(most)
+        theta = minimise(lambda t: self.objective(t, some), start, bounds[:, 0], bounds[:, 1])
         whole = covariance(theta, rows)[0]
         cholesky, failed = torch.linalg.cholesky_ex(whole)
         if bool((failed > 0).any()):
@@ -405,19 +451,23 @@ class Process:
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""
         value, gradient = negative_log_likelihood(theta, rows)
-        if self.prior is None:
-            return value, gradient
-        mean, spread = self.prior
-        lengths = slice(1, 1 + rows.x.shape[-1])
-        off = (theta[..., lengths] - mean) / spread
-        pull = torch.zeros_like(theta)
-        pull[..., lengths] = off / spread
-        return value + 0.5 * (off**2).sum(-1), gradient + pull
+        at = 1 + rows.x.shape[-1]
+        for prior, where in (
+            (self.signal_prior, slice(0, 1)),
+            (self.length_prior, slice(1, at)),
+            (self.noise_prior if rows.relative is not None else None, slice(at, at + 1)),
+        ):
+            if prior is not None:
+                off = (theta[..., where] - prior[0]) / prior[1]
+                pull = torch.zeros_like(theta)
+                pull[..., where] = off / prior[1]
+                value, gradient = value + 0.5 * (off**2).sum(-1), gradient + pull
+        return value, gradient
 
 
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
     """The paper's process: no noise but `alpha`, from σ_f² = ℓ_j = 1, as scikit-learn's regressor does."""
-    return Process(alpha=alpha).fit(x, y, valid)
+    return Process(alpha=alpha).fit(x, y, valid, most=MOST_ROWS)
 
 
 def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:

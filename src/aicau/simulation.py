@@ -17,17 +17,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau import checks, decomposition, streams
+from aicau import checks, decomposition, noise, streams
 from aicau.acquisition import Score, View
 from aicau.bias import BiasEstimator, Evidence, check_finite
-from aicau.ensembles import MLP, Ensemble
+from aicau.ensembles import MLP, Ensemble, Fitted
 from aicau.errors import InputError
 from aicau.observations import Observations
 from aicau.omega import Omega
 from aicau.problems import Problem, make
 from aicau.runs import by_run, side_by_side
 from aicau.statistics import Interval, mean_interval, paired_difference, paired_ratio
-from aicau.strategy import Strategy
+from aicau.strategy import Chooser, Strategy
 from aicau.streams import Purpose
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
@@ -106,7 +106,7 @@ class Result:
 
 def simulate(
     problem: Problem | str,
-    strategies: Sequence[Strategy | str],
+    strategies: Sequence[Chooser | str],
     initial: int = 10,
     batch_size: int = 10,
     rounds: int = 10,
@@ -115,11 +115,15 @@ def simulate(
     device: str = "auto",
     ensemble: Ensemble | None = None,
     progress: Progress | None = None,
+    correct: bool = False,
 ) -> Result:
-    """Compare strategies on a problem; see the module's first lines for what is shared between them."""
+    """Compare strategies on a problem; see the module's first lines for what is shared between them.
+
+    With `correct` the ensembles are trained on measurements with the batch effect taken out (`aicau.noise`).
+    """
     begin = time.perf_counter()
     problem = make(problem) if isinstance(problem, str) else problem
-    chosen = [s if isinstance(s, Strategy) else Strategy.parse(s) for s in strategies]
+    chosen = [Strategy.parse(s) if isinstance(s, str) else s for s in strategies]
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
     loop = Loop(
@@ -130,6 +134,7 @@ def simulate(
         streams.runs(seed, checks.positive(runs, "runs")),
         checks.pick_device(device),
         MLP() if ensemble is None else ensemble,
+        correct,
     )
     while not loop.done:
         loop.advance()
@@ -151,7 +156,7 @@ class Lane:
     """One strategy on one problem; lanes of one loop share the pool, the seeds and the shapes."""
 
     problem: Problem
-    strategy: Strategy
+    strategy: Chooser
 
 
 class Loop:
@@ -166,6 +171,7 @@ class Loop:
         keys: Tensor,  # (runs,)
         device: torch.device,
         ensemble: Ensemble,
+        correct: bool = False,
     ) -> None:
         for problem in {id(lane.problem): lane.problem for lane in lanes}.values():
             room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
@@ -179,7 +185,7 @@ class Loop:
         moved = {id(lane.problem): lane.problem.to(device) for lane in lanes}
         self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in lanes]
         self.rounds, self.batch_size = rounds, batch_size
-        self.device, self.ensemble, self.keys = device, ensemble, keys
+        self.device, self.ensemble, self.keys, self.correct = device, ensemble, keys, correct
         self.pool = self.lanes[0].problem.pool.to(device)
         self.truth = torch.stack([lane.problem.truth for lane in self.lanes]).to(device)
         self.capacity = torch.stack([lane.problem.capacity for lane in self.lanes]).to(device)
@@ -189,8 +195,10 @@ class Loop:
             self.groups.setdefault(id(lane.problem), []).append(at)
         self.round = 0
         self.seconds: dict[str, float] = {}
+        self.lane_seconds = [0.0] * len(lanes)  # choosing, with the lane's part of what its bias estimator took
         self.mse: list[Tensor] = []  # (lane, run) per round
         self.previous: dict[int, Score] = {}
+        self.fitted: Fitted | None = None  # (lane, run): the ensembles of the last round
         start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
         empty = torch.zeros(len(lanes), len(keys), 0, device=device)
         self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
@@ -221,16 +229,28 @@ class Loop:
             torch.cuda.current_stream(self.device).synchronize()
         self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - begin
 
+    @contextmanager
+    def _clock_lanes(self, members: Sequence[int]) -> Iterator[None]:
+        """Time shared equally between lanes; estimators that run side by side on CUDA are timed by their launches."""
+        begin = time.perf_counter()
+        yield
+        for at in members:
+            self.lane_seconds[at] += (time.perf_counter() - begin) / len(members)
+
     def _fit(self, keys: Tensor) -> Tensor:  # (lanes, R, K, n)
-        index, y = self.observations.index, self.observations.y
+        index = self.observations.index
+        y = noise.correct(self.pool.x, self.observations) if self.correct else self.observations.y
         firsts = [members[0] for members in self.groups.values()]
         if self.round == 0:
             index, y = index[firsts], y[firsts]
-        predictions = self.ensemble.fit(self.pool.x[index], y, keys.expand(index.shape[:-1])).predict(self.pool.x)
+        self.fitted = self.ensemble.fit(self.pool.x[index], y, keys.expand(index.shape[:-1]))
+        predictions = self.fitted.predict(self.pool.x)
         if self.round > 0:
             return predictions
-        place = {at: g for g, members in enumerate(self.groups.values()) for at in members}
-        return predictions[[place[at] for at in range(len(self.lanes))]]
+        group = {at: g for g, members in enumerate(self.groups.values()) for at in members}
+        place = [group[at] for at in range(len(self.lanes))]
+        self.fitted = self.fitted[place]
+        return predictions[place]
 
     def _error(self, predictions: Tensor) -> Tensor:  # (lanes, R)
         def error(some: Tensor, truth: Tensor) -> tuple[Tensor]:
@@ -247,8 +267,19 @@ class Loop:
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
                 allowed = counts[at] < self.capacity[at]
-                view = View(self.pool.standardised, allowed, counts[at] > 0, keys, predictions[at], cobias.get(at))
-                batch, _, plain = lane.strategy.choose(view, self.batch_size, self.previous.get(at), self.round)
+                view = View(
+                    self.pool.standardised,
+                    allowed,
+                    counts[at] > 0,
+                    keys,
+                    predictions[at],
+                    cobias.get(at),
+                    None if self.fitted is None else self.fitted[at],
+                    self.observations[at],
+                    self.pool.x,
+                )
+                with self._clock_lanes([at]):
+                    batch, _, plain = lane.strategy.choose(view, self.batch_size, self.previous.get(at), self.round)
                 if plain is not None:
                     self.previous[at] = plain
                 batches.append(batch)
@@ -262,15 +293,17 @@ class Loop:
                 sharing.setdefault(lane.strategy.bias, []).append(at)
 
         def estimate(estimator: BiasEstimator, members: list[int]) -> Omega:
-            o = self.observations
+            assert self.fitted is not None
             evidence = Evidence(
                 self.pool.x,
-                Observations(o.index[members], o.y[members], o.round),
+                self.observations[members],
                 predictions[members],
                 keys.expand(len(members), -1),
+                self.fitted.unseen[members],
                 partial(self._oracle, members),
             )
-            return estimator.estimate(evidence)
+            with self._clock_lanes(members):
+                return estimator.estimate(evidence)
 
         order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):
@@ -293,18 +326,26 @@ class Loop:
 
     def _measure(self, batch: Tensor, round: int) -> None:  # (lanes, R, m)
         batch = batch.to(self.device)
-        earlier = self.observations.counts(self.pool.n).gather(-1, batch)
         y = torch.empty(batch.shape, dtype=torch.double, device=self.device)
+        together = torch.empty_like(batch)
         for members in self.groups.values():
             problem = self.lanes[members[0]].problem
-            index, before, keys = (t.to(problem.truth.device) for t in (batch[members], earlier[members], self.keys))
-            y[members] = problem.measure(index, before, keys, round).to(self.device)
-        self.observations = self.observations.append(batch, y, round)
+            home = problem.truth.device
+            history = self.observations[members].to(home)
+            values, where = problem.draw(batch[members].to(home), history, self.keys.to(home), round)
+            y[members], together[members] = values.to(self.device), where.to(self.device)
+        self.observations = self.observations.append(batch, y, round, together)
 
     def state(self) -> dict[str, Tensor]:
         """All that the next round needs, as plain tensors."""
         o = self.observations
-        tensors = {"index": o.index, "y": o.y, "rounds": o.round, "mse": torch.stack(self.mse) if self.mse else o.y[:0]}
+        tensors = {
+            "index": o.index,
+            "y": o.y,
+            "rounds": o.round,
+            "batch": o.batch,
+            "mse": torch.stack(self.mse) if self.mse else o.y[:0],
+        }
         for at, score in self.previous.items():
             tensors[f"previous/{at}/alpha"] = score.alpha
             if score.omega is not None:
@@ -316,7 +357,7 @@ class Loop:
     def restore(self, state: dict[str, Tensor]) -> None:
         """Continue where `state` was taken."""
         state = {name: tensor.to(self.device) for name, tensor in state.items()}
-        self.observations = Observations(state["index"], state["y"], state["rounds"])
+        self.observations = Observations(state["index"], state["y"], state["rounds"], state["batch"])
         self.mse = list(state["mse"].cpu().unbind(0))
         self.round = len(self.mse)
         for name in state:

@@ -5,7 +5,7 @@
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -22,7 +22,22 @@ from aicau.observations import Observations
 from aicau.pool import standardise
 from aicau.runs import by_run
 
+DEFAULT = "br:posterior:spread"  # what the word `default` stands for: docs/comparison.md
 FIRST_DIFFERENCE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
+
+
+class Chooser(Protocol):
+    """What a lane of a simulation needs: a `Strategy`, or the method of another package."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def bias(self) -> BiasEstimator | None: ...
+
+    def choose(
+        self, view: View, m: int, previous: Score | None = None, round: int = 0
+    ) -> tuple[Tensor, Tensor, Score | None]: ...
 
 
 @dataclass(frozen=True)
@@ -39,10 +54,15 @@ class Strategy:
 
     @classmethod
     def parse(cls, text: str, **parts: Any) -> "Strategy":
-        """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`."""
+        """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
+
+        The word `default` stands for what measures best without cheating, `br:posterior:spread`.
+        """
+        if str(text).strip().lower() == "default":
+            return replace(cls.parse(DEFAULT, **parts), name="default")
         head, *words = (word.strip().lower() for word in str(text).split(":"))
         if head not in ACQUISITIONS:
-            raise unknown("acquisition", head, list(ACQUISITIONS))
+            raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
         acquisition = ACQUISITIONS[head]()
         kinds = {"bias": list(BIASES), "batching": list(BATCHINGS), "difference": ["difference"]}
         found: dict[str, str] = {}
@@ -137,10 +157,11 @@ class Strategy:
                 raise InputError(f"{self.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
             seen = place[: features.shape[0]][labelled][None]
             observations = Observations(seen, labels[labelled][None], torch.zeros(seen.shape[1], dtype=torch.int64))
-            predictions = self.ensemble.fit(points[seen], observations.y, keys).predict(points)
+            fitted = self.ensemble.fit(points[seen], observations.y, keys)
+            predictions = fitted.predict(points)
             cobias = None
             if self.bias is not None:
-                cobias = self.bias.estimate(Evidence(points, observations, predictions, keys))
+                cobias = self.bias.estimate(Evidence(points, observations, predictions, keys, fitted.unseen))
                 check_finite(self.bias, cobias)
             view = replace(view, predictions=predictions, cobias=cobias)
         chosen, alpha, _ = self.choose(view, batch_size)

@@ -16,7 +16,7 @@ from aicau.problems import PROBLEMS
 
 def evidence_of(small):
     problem, observations, predictions, keys = small
-    return Evidence(problem.pool.x, observations, predictions, keys, lambda count: problem.truth.expand(2, -1))
+    return Evidence(problem.pool.x, observations, predictions, keys, None, lambda count: problem.truth.expand(2, -1))
 
 
 def view_of(small):
@@ -92,7 +92,7 @@ class TestBias:
     def test_a_run_does_not_depend_on_its_neighbours(self, small, name):
         problem, observations, predictions, keys = small
         one = Evidence(
-            problem.pool.x, observations[1:], predictions[1:], keys[1:], lambda count: problem.truth.expand(1, -1)
+            problem.pool.x, observations[1:], predictions[1:], keys[1:], None, lambda count: problem.truth.expand(1, -1)
         )
         whole = BIASES[name]().estimate(evidence_of(small))
         assert torch.equal(BIASES[name]().estimate(one).factor, whole.factor[1:])

@@ -10,6 +10,8 @@ from typing import ClassVar, Protocol
 from torch import Tensor
 
 from aicau import decomposition
+from aicau.ensembles import Fitted
+from aicau.observations import Observations
 from aicau.omega import Omega
 
 
@@ -23,6 +25,9 @@ class View:
     keys: Tensor  # (...)
     predictions: Tensor | None = None  # (..., K, n)
     cobias: Omega | None = None
+    fitted: Fitted | None = None  # the ensembles behind the predictions
+    observations: Observations | None = None  # (..., l)
+    points: Tensor | None = None  # (n, d) the pool as the ensembles see it, not standardised
 
     def __getitem__(self, run: slice) -> "View":
         """Some of the runs (along the first leading dimension)."""
@@ -33,6 +38,8 @@ class View:
             keys=self.keys[run],
             predictions=None if self.predictions is None else self.predictions[run],
             cobias=None if self.cobias is None else self.cobias[run],
+            fitted=None if self.fitted is None else self.fitted[run],
+            observations=None if self.observations is None else self.observations[run],
         )
 
 

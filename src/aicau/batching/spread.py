@@ -13,21 +13,40 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough, take_best
 
+LARGE = 10**6  # numbers in the pool from which no copy of it is made
+
 
 @dataclass(frozen=True)
 class Spread:
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
         check_enough(view, m)
-        alpha = score.alpha.to(view.x).clamp_min(0)
-        alpha = torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
+        alpha = positive(score.alpha.to(view.x))
         square = nearest_square(view.x, view.measured)
         allowed, chosen = view.allowed, []
-        for _ in range(m):
-            weight = torch.where(torch.isinf(square), nearness_to_centre(view.x), square)
+        for step in range(m):
+            weight = square
+            if step == 0 and bool(torch.isinf(square).any()):
+                weight = torch.where(torch.isinf(square), nearness_to_centre(view.x), square)
             index, allowed = take_best(alpha * weight, allowed)
             chosen.append(index)
-            square = torch.minimum(square, ((view.x - view.x[index][..., None, :]) ** 2).sum(-1))
+            square = torch.minimum(square, square_to(view.x, index))
         return torch.stack(chosen, -1)
+
+
+def positive(alpha: Tensor) -> Tensor:  # (..., n)
+    """α without its negative values; 1 everywhere where nothing is positive."""
+    alpha = alpha.clamp_min(0)
+    return torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
+
+
+def square_to(x: Tensor, index: Tensor) -> Tensor:  # (n, d), (...) -> (..., n)
+    """Squared distance of every point to one point per run."""
+    points = x[index]
+    if x.numel() < LARGE:
+        return ((x - points[..., None, :]) ** 2).sum(-1)
+    # A large pool: the same without a copy of it, by the direct formula (no cancellation).
+    flat = torch.cdist(points.reshape(-1, x.shape[1]), x, compute_mode="donot_use_mm_for_euclid_dist")
+    return flat.reshape(*index.shape, -1) ** 2
 
 
 def nearness_to_centre(x: Tensor) -> Tensor:  # (n, d) -> (n,)

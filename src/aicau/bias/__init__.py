@@ -3,8 +3,14 @@
 from aicau.bias.base import BiasEstimator, Evidence, check_finite
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
+from aicau.bias.posterior import Posterior
 from aicau.bias.quadratic import Quadratic
 
-BIASES: dict[str, type[BiasEstimator]] = {"perfect": Perfect, "direct": Direct, "quadratic": Quadratic}
+BIASES: dict[str, type[BiasEstimator]] = {
+    "perfect": Perfect,
+    "direct": Direct,
+    "quadratic": Quadratic,
+    "posterior": Posterior,
+}
 
-__all__ = ["BIASES", "BiasEstimator", "Direct", "Evidence", "Perfect", "Quadratic", "check_finite"]
+__all__ = ["BIASES", "BiasEstimator", "Direct", "Evidence", "Perfect", "Posterior", "Quadratic", "check_finite"]

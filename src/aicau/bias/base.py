@@ -21,6 +21,7 @@ class Evidence:
     observations: Observations  # (..., l)
     predictions: Tensor  # (..., K, n)
     keys: Tensor  # (...) one stream per run, for this round
+    unseen: Tensor | None = None  # (..., K, l) True where a member was not trained on a row of the observations
     oracle: Callable[[int], Tensor] | None = None  # count -> mean of as many realisations (..., n); simulation only
 
     def side_information(self) -> Tensor:  # (..., n, d + 2)
@@ -34,6 +35,17 @@ class Evidence:
         seen = self.observations.collapse()
         mean = decomposition.mean(self.predictions).gather(-1, seen.index)
         return seen, torch.where(seen.valid, mean.double() - seen.mean, 0.0)
+
+    def crossfitted(self) -> Tensor:  # (..., l)
+        """Residual of every measurement under the members that never saw it; without folds, under all."""
+        o = self.observations
+        inside = decomposition.mean(self.predictions).double().gather(-1, o.index)
+        if self.unseen is None:
+            return inside - o.y
+        apart = self.unseen.double()
+        at = o.index[..., None, :].expand(self.unseen.shape)
+        outside = (self.predictions.gather(-1, at).double() * apart).sum(-2) / apart.sum(-2).clamp_min(1)
+        return torch.where(apart.sum(-2) > 0, outside, inside) - o.y
 
 
 class BiasEstimator(Protocol):

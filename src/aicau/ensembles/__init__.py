@@ -1,9 +1,25 @@
 """Ensembles by name; a new one is one file and one entry here."""
 
+from collections.abc import Callable
+
+from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
 from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regressors
 from aicau.ensembles.mlp import MLP
+from aicau.ensembles.process import Process
 
-ENSEMBLES = {"paper": MLP}
+ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
 
-__all__ = ["ENSEMBLES", "MLP", "Ensemble", "Fitted", "Members", "Modules", "PosteriorSamples", "Regressors"]
+__all__ = [
+    "ENSEMBLES",
+    "MLP",
+    "Auto",
+    "Ensemble",
+    "Fitted",
+    "Members",
+    "Modules",
+    "PosteriorSamples",
+    "Process",
+    "Regressors",
+    "Scaled",
+]

@@ -20,6 +20,9 @@ class Fitted(Protocol):
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
         """Every member at every point."""
 
+    def __getitem__(self, run: int | slice | list[int]) -> "Fitted":
+        """The ensembles of some runs (along the first leading dimension)."""
+
 
 class Ensemble(Protocol):
     """Parameters only; `fit` computes and returns something new."""

@@ -31,6 +31,11 @@ class FittedFunctions:
         runs = [torch.stack([f(at) for f in members]) for members, at in zip(self.functions, points, strict=True)]
         return torch.stack(runs).reshape(*self.lead, len(self.functions[0]), x.shape[-2]).to(x.device)
 
+    def __getitem__(self, run: int | slice | list[int]) -> "FittedFunctions":
+        """The ensembles of some runs (along the first leading dimension)."""
+        place = torch.arange(len(self.functions)).reshape(self.lead)[run]
+        return FittedFunctions(tuple(self.functions[i] for i in place.flatten()), place.shape, self.unseen[run])
+
 
 @dataclass(frozen=True)
 class Regressors:
@@ -187,6 +192,11 @@ class FittedPosterior:
             normal = getattr(posterior, "distribution", posterior)
             runs.append(normal.mean.reshape(-1) + z.to(at) @ _cholesky(normal.covariance_matrix.reshape(n, n)).mT)
         return torch.stack(runs).reshape(*lead, members, n)
+
+    def __getitem__(self, run: int | slice | list[int]) -> "FittedPosterior":
+        """The ensembles of some runs (along the first leading dimension)."""
+        place = torch.arange(len(self.models)).reshape(self.keys.shape)[run]
+        return FittedPosterior(tuple(self.models[i] for i in place.flatten()), self.keys[run], self.unseen[run])
 
 
 def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)

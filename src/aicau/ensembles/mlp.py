@@ -27,6 +27,10 @@ class FittedMLP:
         out = kernels.mlp_forward(flat, points.reshape(-1, *x.shape[-2:]).float(), self.settings)
         return out.reshape(*lead, *out.shape[-2:])
 
+    def __getitem__(self, run: int | slice | list[int]) -> "FittedMLP":
+        """The ensembles of some runs (along the first leading dimension)."""
+        return FittedMLP(self.parameters[run], self.unseen[run], self.epochs[run], self.settings)
+
 
 @dataclass(frozen=True)
 class MLP:

@@ -14,7 +14,7 @@ from torch import Tensor
 from aicau.kernels import reference
 from aicau.kernels.settings import EmbeddingSettings, MLPSettings
 
-__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp"]
+__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
 
 
 def _numba(tensor: Tensor) -> bool:
@@ -37,6 +37,20 @@ def mlp_forward(
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
     return torch.from_numpy(cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1]))))
+
+
+def rbf_sum(
+    at: Tensor,  # (n, p) float64
+    x: Tensor,  # (l, p)
+    weights: Tensor,  # (l,)
+) -> Tensor:  # (n,)
+    """Σ_i w_i exp(−½|at_j − x_i|²), never holding n × l numbers."""
+    if not _numba(at):
+        parts = at.split(max(1, 10**7 // max(1, x.shape[0])))
+        return torch.cat([torch.exp(-0.5 * torch.cdist(part, x) ** 2) @ weights for part in parts])
+    from aicau.kernels import cpu_rbf
+
+    return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
 
 
 def embed(

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from aicau import streams
 from aicau.errors import InputError
+from aicau.observations import Observations
 from aicau.pool import Pool
 from aicau.runs import by_run
 from aicau.streams import Purpose
@@ -64,6 +65,21 @@ class Problem(ABC):
         fields = [self.noise(streams.fold(keys, j)[..., None]) for j in range(int(repeat.max()) + 1)]
         flat = torch.cat(fields, dim=-2).flatten(-2).expand(*index.shape[:-1], -1)
         return self.truth[index] + flat.gather(-1, repeat * self.pool.n + index)
+
+    def batch_of(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:  # (..., m)
+        """The batch (plate, day) in which `measure` with the same arguments finds each entry: here the round."""
+        return torch.full_like(index, round)
+
+    def draw(
+        self,
+        index: Tensor,  # (..., m)
+        history: Observations,  # (..., l) what was measured before, in this run
+        keys: Tensor,
+        round: int,
+    ) -> tuple[Tensor, Tensor]:  # values (..., m), batches (..., m)
+        """`measure` and `batch_of` with the whole history; a replay that depends on more than counts answers here."""
+        earlier = history.counts(self.pool.n).gather(-1, index)
+        return self.measure(index, earlier, keys, round), self.batch_of(index, earlier, keys, round)
 
     def to(self, device: torch.device) -> "Problem":
         """The same problem with its tensors on `device`; one that lives on the CPU only stays there."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aicau import checks, streams
 from aicau.errors import InputError
+from aicau.observations import Observations
 from aicau.pool import Pool
 from aicau.problems.base import Problem, repeat_number
 from aicau.streams import Purpose
@@ -20,13 +21,22 @@ class TableProblem(Problem):
     """Replicates of each point are handed out once each, in an order that depends on the run.
 
     The truth is the mean of a point's replicates, its noise their variance. A point can be measured as often as the
-    table holds a value for it.
+    table holds a value for it. With batch ids, a measurement belongs to the batch it was taken in. With `daily`, a
+    round is one of the batches in turn: what was measured in that batch is handed out first.
     """
 
     name: str
     pool: Pool
     index: Tensor  # (rows,) pool index of each measurement
     y: Tensor  # (rows,)
+    batch: Tensor | None = None  # (rows,) int64, 0 to levels − 1; None: a round is a batch
+    daily: bool = False
+
+    def __post_init__(self) -> None:
+        if self.daily and self.batch is None:
+            raise InputError("a table replayed batch by batch needs the batch of each measurement")
+        if self.batch is not None and self.batch.shape != self.y.shape:
+            raise InputError(f"{self.y.shape[0]} measurements need as many batch ids; got {self.batch.shape[0]}")
 
     @classmethod
     def from_arrays(
@@ -36,6 +46,8 @@ class TableProblem(Problem):
         ids: Sequence[Hashable],  # (n,) id of each point
         row_ids: Sequence[Hashable],  # (rows,) id of each measurement
         y: Any,  # (rows,)
+        batch: Sequence[Any] | None = None,  # (rows,) plate, day or source of each measurement
+        daily: bool = False,
     ) -> "TableProblem":
         """From a table of points and a table of measurements that share an id. Points never measured are left out."""
         features, values = checks.features(x), checks.numbers(y, "y")
@@ -52,20 +64,26 @@ class TableProblem(Problem):
         kept = [row for row, name_ in enumerate(ids) if name_ in measured]
         place = {ids[row]: new for new, row in enumerate(kept)}
         pool = Pool(features[kept], tuple(str(ids[row]) for row in kept))
-        return cls(name, pool, torch.tensor([place[i] for i in row_ids]), values)
+        level = {word: number for number, word in enumerate(sorted(set(batch or ())))}
+        levels = None if batch is None else torch.tensor([level[word] for word in batch], dtype=torch.int64)
+        return cls(name, pool, torch.tensor([place[i] for i in row_ids]), values, levels, daily)
 
     @cached_property
     def capacity(self) -> Tensor:
         return torch.bincount(self.index, minlength=self.pool.n)
 
     @cached_property
-    def _replicates(self) -> Tensor:  # (n, most) NaN where there is none
+    def _rows(self) -> Tensor:  # (n, most) rows of the table that belong to each point, −1 where there are no more
         order = torch.argsort(self.index, stable=True)
         start = self.capacity.cumsum(0) - self.capacity
         slot = torch.arange(self.index.shape[0]) - start[self.index[order]]
-        table = torch.full((self.pool.n, int(self.capacity.max())), torch.nan, dtype=torch.double)
-        table[self.index[order], slot] = self.y[order]
+        table = torch.full((self.pool.n, int(self.capacity.max())), -1)
+        table[self.index[order], slot] = order
         return table
+
+    @cached_property
+    def _replicates(self) -> Tensor:  # (n, most) NaN where there is none
+        return torch.where(self._rows >= 0, self.y[self._rows], torch.nan)
 
     @cached_property
     def truth(self) -> Tensor:
@@ -81,20 +99,57 @@ class TableProblem(Problem):
 
     def noise(self, keys: Tensor) -> Tensor:  # (...) -> (..., n)
         """One replicate of every point, drawn at random, minus its mean."""
-        zero = torch.zeros(*keys.shape, self.pool.n, dtype=torch.int64)
-        return self._pick(torch.arange(self.pool.n).expand_as(zero), zero, keys) - self.truth
+        points = torch.arange(self.pool.n).expand(*keys.shape, -1)
+        return self.y[self._row(points, torch.zeros_like(points), keys)] - self.truth
 
     def measure(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:
-        number = earlier + repeat_number(index)
-        if bool((number >= self.capacity[index]).any()):
-            raise InputError("a point was asked for more often than the table holds measurements of it")
-        return self._pick(index, number, streams.fold(keys, Purpose.ORDER))
+        return self.y[self._next(index, earlier, keys)]
 
-    def _pick(self, index: Tensor, number: Tensor, keys: Tensor) -> Tensor:  # (..., m)
-        """The `number`-th replicate of each point, in the order of that run."""
-        most = self._replicates.shape[1]
-        draws = streams.uniform(streams.fold(keys[..., None], index), most)  # (..., m, most)
+    def batch_of(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:
+        if self.batch is None:
+            return super().batch_of(index, earlier, keys, round)
+        return self.batch[self._next(index, earlier, keys)]
+
+    def draw(self, index: Tensor, history: Observations, keys: Tensor, round: int) -> tuple[Tensor, Tensor]:
+        if not self.daily or self.batch is None:
+            return super().draw(index, history, keys, round)
+        rows = self._next_of_day(index, history, keys, round % (int(self.batch.max()) + 1))
+        return self.y[rows], self.batch[rows]
+
+    def _next(self, index: Tensor, earlier: Tensor, keys: Tensor) -> Tensor:  # (..., m) rows of the table
+        number = earlier + repeat_number(index)
+        self._check_left(number, self.capacity[index])
+        return self._row(index, number, streams.fold(keys, Purpose.ORDER))
+
+    def _next_of_day(self, index: Tensor, history: Observations, keys: Tensor, day: int) -> Tensor:  # (..., m)
+        """Rows not used yet, those of `day` first, else in the order of the run.
+
+        Rows of one point and one day are always used in the order of the run, so how many were used says which.
+        """
+        assert self.batch is not None
+        rows, exists = self._in_order(index, streams.fold(keys, Purpose.ORDER))  # (..., m, most)
+        days = torch.where(exists, self.batch[rows], -1)
+        place = torch.tril(days[..., :, None] == days[..., None, :], diagonal=-1).sum(-1)  # among the rows of its day
+        same = index[..., :, None] == history.index[..., None, :]  # (..., m, l)
+        used = [(same & (history.batch[..., None, :] == slot[..., None])).sum(-1) for slot in days.unbind(-1)]
+        free = exists & (place >= torch.stack(used, -1))
+        number = repeat_number(index)
+        self._check_left(number, free.sum(-1))
+        order = torch.where(free, (days != day).long(), 2).argsort(dim=-1, stable=True)
+        return rows.gather(-1, order.gather(-1, number[..., None]))[..., 0]
+
+    def _check_left(self, number: Tensor, left: Tensor) -> None:
+        if bool((number >= left).any()):
+            raise InputError("a point was asked for more often than the table holds measurements of it")
+
+    def _row(self, index: Tensor, number: Tensor, keys: Tensor) -> Tensor:  # (..., m)
+        """The row of the `number`-th replicate of each point, in the order of that run."""
+        return self._in_order(index, keys)[0].gather(-1, number[..., None])[..., 0]
+
+    def _in_order(self, index: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:  # (..., m, most) twice
+        """The rows of each point in the order of that run, and which of them exist."""
+        most = self._rows.shape[1]
+        draws = streams.uniform(streams.fold(keys[..., None], index), most)
         exists = torch.arange(most) < self.capacity[index][..., None]
         order = torch.where(exists, draws, 2.0).argsort(dim=-1, stable=True)
-        chosen = order.gather(-1, number[..., None])[..., 0]
-        return self._replicates[index, chosen]
+        return self._rows[index].gather(-1, order), exists

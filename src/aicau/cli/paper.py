@@ -1,28 +1,13 @@
-"""The command line. Heavy imports happen inside the commands, so that `aicau --help` answers at once."""
+"""The verbs of the paper: compare strategies, compute its figures."""
 
 import json
-import sys
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from aicau.cli.app import START, app
 from aicau.errors import AicauError
-
-START = time.perf_counter()  # so that a command can say what it took with its imports
-
-app = typer.Typer(
-    help="Choose the next batch of experiments when measurements are noisy.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-@app.callback()
-def top() -> None:
-    """Choose the next batch of experiments when measurements are noisy, unevenly noisy, and noisy together."""
 
 
 @app.command()
@@ -131,17 +116,62 @@ def reproduce(
     console.print(f"{', '.join(names)}: {plan.runs} runs in {seconds['total']:.0f} s; files in {out}")
 
 
-def main() -> None:
-    """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
-    try:
-        app(standalone_mode=True)
-    except AicauError as error:
-        print(f"aicau: {error}", file=sys.stderr)
-        raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        print("aicau: stopped", file=sys.stderr)
-        raise SystemExit(1) from None
-    except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else "no message"
-        print(f"aicau: something went wrong ({type(error).__name__}: {first})", file=sys.stderr)
-        raise SystemExit(1) from None
+@app.command()
+def bench(
+    suite: Annotated[str, typer.Option(help="toy, noisy, real or phase")] = "toy",
+    data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
+    strategy: Annotated[
+        list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")
+    ] = None,
+    panel: Annotated[list[str] | None, typer.Option(help="These panels only, e.g. type2-10 or agnp; repeat")] = None,
+    ensemble: Annotated[str, typer.Option(help="The model that all methods share")] = "paper",
+    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 10,
+    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
+    gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("bench"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
+) -> None:
+    """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
+
+    Example: aicau bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:spread --runs 3
+    """
+    from functools import partial
+
+    if out.exists() and not out.is_dir():
+        raise AicauError(f"cannot write to {out}: it is not a folder")
+    words = tuple(strategy or ())
+    if suite == "phase":
+        from aicau.experiments.phase import HANDFUL, Grid, diagram
+
+        if data is not None or panel or gp:
+            raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
+        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device)
+        page = "phase.md"
+    else:
+        from aicau.experiments.bench import Settings
+        from aicau.experiments.bench_report import compare
+
+        settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
+        work = partial(compare, settings, out, device)
+        page = "bench.md"
+    if as_json:
+        print(json.dumps(work(begin=START), allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting")
+        summary = work(
+            begin=START,
+            report=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    console = Console()
+    console.print(Markdown((out / page).read_text()))
+    seconds = summary["seconds"]
+    assert isinstance(seconds, dict)
+    console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")

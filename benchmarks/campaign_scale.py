@@ -1,0 +1,139 @@
+"""A campaign at scale: `ask 96` on a million candidates after ten plates, and `tell` beside plain executemany.
+
+    python benchmarks/campaign_scale.py [--rows 1000000] [--features 16]
+
+Every step runs in a process of its own; its peak memory is what the operating system reports for it.
+"""
+
+import argparse
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+PLATES, WELLS = 10, 96
+
+
+def child(code: str, *arguments: str) -> dict:
+    """Run code that prints JSON; its seconds (imports apart) and its peak memory."""
+    frame = f"""
+import json, resource, sys, time
+from aicau.campaign import Campaign
+{code}
+print(json.dumps(dict(out, peak_gb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)))
+"""
+    done = subprocess.run([sys.executable, "-c", frame, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+CREATE = """
+begin = time.perf_counter()
+Campaign.create(sys.argv[1], sys.argv[2], target="y", batch="plate", id="id").close()
+out = {"seconds": time.perf_counter() - begin}
+"""
+ASK = """
+begin = time.perf_counter()
+c = Campaign.open(sys.argv[1])
+opened = time.perf_counter()
+c._features()
+read = time.perf_counter()
+from aicau.store import Moment
+with c.store.reading() as session:
+    moment = Moment.read(session)
+if moment.rows:
+    c._fitted(moment)
+fitted = time.perf_counter()
+frame = c.ask(int(sys.argv[2]))
+out = {"seconds": time.perf_counter() - begin, "read": read - opened, "fit": fitted - read,
+       "choose": time.perf_counter() - fitted, "ids": len(set(frame.id))}
+"""
+TELL = """
+begin = time.perf_counter()
+c = Campaign.open(sys.argv[1])
+told = c.tell(sys.argv[2])
+out = {"seconds": time.perf_counter() - begin, "rows": told["rows"]}
+"""
+
+
+def plain_executemany(path: Path, rows: list[tuple]) -> float:
+    """The least it could cost: the same rows into the same columns, one commit that is synced."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+        connection.execute(
+            "CREATE TABLE m (id INTEGER NOT NULL PRIMARY KEY, tell INTEGER NOT NULL, candidate INTEGER NOT NULL,"
+            " status TEXT NOT NULL, value REAL, sem REAL, repeats INTEGER NOT NULL, batch TEXT, replicate INTEGER,"
+            " superseded_by INTEGER)"
+        )
+        begin = time.perf_counter()
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(f"INSERT INTO m VALUES ({', '.join('?' * 10)})", rows)
+        connection.execute("COMMIT")
+        return time.perf_counter() - begin
+
+
+def tell_ratio(folder: Path, rows: int = 10_000, candidates: int = 10_000, repeats: int = 5) -> dict:
+    """`tell` of a CSV file in a process that has imported everything, against executemany in turn."""
+    from aicau.campaign import Campaign
+
+    rng = np.random.default_rng(0)
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(candidates)], "x": rng.random(candidates)})
+    campaign = Campaign.create(folder / "tell.db", pool, target="y", batch="plate")
+    ours, theirs = [], []
+    for turn in range(repeats + 1):
+        index = rng.integers(candidates, size=rows)
+        frame = pd.DataFrame({"id": pool.id.to_numpy()[index], "y": rng.normal(size=rows), "plate": f"p{turn}"})
+        frame.to_csv(folder / "told.csv", index=False)
+        flat = [(i, 1, int(c), "ok", float(y), None, 1, f"p{turn}", None, None)
+                for i, (c, y) in enumerate(zip(index, frame.y, strict=True))]  # fmt: skip
+        theirs.append(plain_executemany(folder / f"plain{turn}.db", flat))
+        begin = time.perf_counter()
+        campaign.tell(folder / "told.csv")
+        ours.append(time.perf_counter() - begin)
+    ours, theirs = ours[1:], theirs[1:]  # the first turn warms up
+    ratio = float(np.median(ours) / np.median(theirs))
+    return {"tell_s": float(np.median(ours)), "executemany_s": float(np.median(theirs)), "ratio": ratio}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--features", type=int, default=16)
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    print(f"{os.cpu_count()} cores; {options.rows:,} candidates x {options.features} features")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        print("tell 10,000 rows:", tell_ratio(folder))
+        x = rng.random((options.rows, options.features))
+        truth = np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2]
+        pool = pd.DataFrame(x, columns=[f"f{j}" for j in range(options.features)])
+        pool.insert(0, "id", [f"compound-{i}" for i in range(options.rows)])
+        pool.to_parquet(folder / "pool.parquet")
+        path = str(folder / "scale.db")
+        print("create:", child(CREATE, path, str(folder / "pool.parquet")))
+        print("size of the file, GB:", round(Path(path).stat().st_size / 2**30, 3))
+        print("first ask 96:", child(ASK, path, "96"))
+        for plate in range(PLATES):
+            index = rng.choice(options.rows, WELLS, replace=False)
+            y = truth[index] + rng.normal(size=WELLS) * 0.1 + rng.normal() * 0.1
+            pd.DataFrame({"id": pool.id.to_numpy()[index], "y": y, "plate": f"p{plate}"}).to_csv(
+                folder / "plate.csv", index=False
+            )
+            print(f"tell plate {plate}:", child(TELL, path, str(folder / "plate.csv")))
+        print("ask 96 after ten plates:", child(ASK, path, "96"))
+        print("ask 96 again, model kept:", child(ASK, path, "96"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Eight processes tell 10,000 rows in all and ask in between, on SQLite and PostgreSQL, beside Optuna doing the like.
+
+    python benchmarks/load.py [--processes 8] [--rows 10000] [--per-tell 25]
+
+Optuna's RDB storage keeps one value per trial: its processes run `ask` and `tell` once per row, with random sampling.
+An ask here is a real one: with results known it fits the model. Checked at the end: every row is there once, no
+candidate is pending twice, no process saw an error.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+import numpy as np
+import pandas as pd
+
+import postgres
+
+POOL = 2000
+
+
+def station(address: str, number: int, rows: int, per_tell: int, asks: int, queue: object, start: object) -> None:
+    """One station: tells its share, asks now and then."""
+    try:
+        from aicau import Campaign
+
+        campaign = Campaign.open(address, author=f"station {number}")
+        rng = np.random.default_rng(number)
+        campaign.status()
+        start.wait()
+        begin, asking, handed = time.perf_counter(), 0.0, []
+        turns = rows // per_tell
+        for turn in range(turns):
+            if asks and turn % max(1, turns // asks) == 0 and len(handed) < 4 * asks:
+                before = time.perf_counter()
+                handed += campaign.ask(4)["id"].tolist()
+                asking += time.perf_counter() - before
+            table = pd.DataFrame({"id": [f"c{i}" for i in rng.integers(POOL, size=per_tell)]})
+            table["y"] = rng.normal(size=per_tell)
+            table["plate"] = f"s{number}-{turn}"
+            campaign.tell(table)
+        queue.put((number, None, begin, time.perf_counter(), asking, handed))
+    except BaseException as error:
+        queue.put((number, f"{type(error).__name__}: {error}", 0.0, 0.0, 0.0, []))
+
+
+def optuna_station(url: str, number: int, rows: int, queue: object, start: object) -> None:
+    try:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        arguments = {"connect_args": {"timeout": 120}} if url.startswith("sqlite") else {}
+        storage = optuna.storages.RDBStorage(url, engine_kwargs=arguments)
+        study = optuna.load_study(study_name="load", storage=storage, sampler=optuna.samplers.RandomSampler(number))
+        rng = np.random.default_rng(number)
+        start.wait()
+        begin = time.perf_counter()
+        for _ in range(rows):
+            trial = study.ask()
+            trial.suggest_int("candidate", 0, POOL - 1)
+            study.tell(trial, rng.normal())
+        queue.put((number, None, begin, time.perf_counter(), 0.0, []))
+    except BaseException as error:
+        queue.put((number, f"{type(error).__name__}: {error}", 0.0, 0.0, 0.0, []))
+
+
+def together(target, arguments: list[tuple], processes: int) -> list[tuple]:
+    context = multiprocessing.get_context("spawn")
+    queue, start = context.Queue(), context.Barrier(processes)
+    workers = [context.Process(target=target, args=(*one, queue, start)) for one in arguments]
+    for worker in workers:
+        worker.start()
+    found = [queue.get() for _ in workers]
+    for worker in workers:
+        worker.join()
+    errors = [f"station {one[0]}: {one[1]}" for one in found if one[1]]
+    if errors:
+        sys.exit("\n".join(errors))
+    return found
+
+
+def ours(address: str, name: str, options: argparse.Namespace) -> None:
+    from aicau import Campaign
+
+    rng = np.random.default_rng(0)
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(POOL)], "x": rng.random(POOL), "z": rng.random(POOL)})
+    Campaign.create(address, pool, target="y", batch="plate").close()
+    share = options.rows // options.processes
+    jobs = [(address, i, share, options.per_tell, options.asks) for i in range(options.processes)]
+    found = together(station, jobs, options.processes)
+    wall = max(one[3] for one in found) - min(one[2] for one in found)
+    asking = sum(one[4] for one in found)
+    telling = max(one[3] - one[2] - one[4] for one in found)
+    with Campaign.open(address) as campaign:
+        status = campaign.status()
+        assert all(check.ok for check in campaign.doctor()), campaign.doctor()
+        with campaign.store.reading() as session:
+            plates = pd.Series([row.batch for row in session.measurements(current=False)]).value_counts()
+    expected = share // options.per_tell * options.processes
+    assert len(plates) == expected, (len(plates), expected)
+    assert (plates == options.per_tell).all()
+    told = int(plates.sum())
+    print(
+        f"aicau on {name}: {told} rows in {expected} tells and {status['asks']} asks by {options.processes} processes,"
+        f" nothing lost, nothing doubled, no error: {wall:.1f} s, {told / wall:.0f} rows/s in all;"
+        f" asks, which fit a model, took {asking / options.processes:.1f} s: {told / telling:.0f} rows/s without them"
+    )
+
+
+def theirs(url: str, name: str, options: argparse.Namespace) -> None:
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    optuna.create_study(study_name="load", storage=url)
+    rows = options.optuna_rows // options.processes
+    found = together(optuna_station, [(url, i, rows) for i in range(options.processes)], options.processes)
+    wall = max(one[3] for one in found) - min(one[2] for one in found)
+    kept = len(optuna.load_study(study_name="load", storage=url).trials)
+    print(f"Optuna {optuna.__version__} on {name}: {kept} trials in {wall:.1f} s, {kept / wall:.0f} rows/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=10_000)
+    parser.add_argument("--per-tell", type=int, default=25, help="rows in one tell; 1 is Optuna's way")
+    parser.add_argument("--asks", type=int, default=3, help="asks of each process")
+    parser.add_argument("--optuna-rows", type=int, default=2_000, help="it is slow: fewer rows, the rate is compared")
+    options = parser.parse_args()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ours(str(folder / "c.db"), "SQLite", options)
+        theirs(f"sqlite:///{folder / 'optuna.db'}", "SQLite", options)
+        fresh = stack.enter_context(postgres.server(durable=True))
+        if fresh is None:
+            print("no PostgreSQL server binaries here")
+            return
+        ours(fresh(), "PostgreSQL", options)
+        theirs(fresh().replace("postgresql://", "postgresql+psycopg://"), "PostgreSQL", options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Posterior: a Gaussian process tells where the ensemble is wrong, and the second moment of its posterior is Δ̂.
+
+Far from data the bias is unknown, not zero: Δ̂ = m mᵀ + C says so, with m the mean and C the covariance of the bias
+after the measurements. C is kept as a low-rank factor and a diagonal that makes its own diagonal exact; the cost is
+linear in the pool.
+
+The process (aicau.noise) sees every measurement as a row: replicates weigh, and what a batch shares is taken out. It
+can model the measurements themselves (then δ = μ_F − f, and an ensemble that has begun to fit noise is found out), or
+the residuals of members that never saw the row (then it corrects what the ensemble knows already). `best` takes, run by
+run, the one that predicts left-out measurements better. Figures for each choice are in docs/comparison.md.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aicau import decomposition, noise
+from aicau.bias.base import Evidence
+from aicau.errors import unknown
+from aicau.omega import Omega
+from aicau.pool import standardise
+from aicau.runs import by_run
+
+TARGETS = ("best", "truth", "residual")
+BATCHES = ("field", "shift", "none")
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The bias after the measurements, and what goes with it."""
+
+    mean: Tensor  # (..., n) m
+    factor: Tensor  # (..., n, r) of C
+    rest: Tensor  # (..., n) the diagonal of C that the factor leaves
+    aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
+    left_out: Tensor  # (..., l) standardised errors of left-out measurements
+
+    def variance(self) -> Tensor:  # (..., n)
+        """The diagonal of C."""
+        return (self.factor**2).sum(-1) + self.rest
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """`batches`: what rows of one batch share: a field over x, one shift, or nothing."""
+
+    waits: ClassVar[bool] = True
+    target: str = "best"
+    batches: str = "field"
+    rank: int = 32
+    shape: str = "rbf"
+
+    def __post_init__(self) -> None:
+        if self.target not in TARGETS:
+            raise unknown("target", self.target, list(TARGETS))
+        if self.batches not in BATCHES:
+            raise unknown("batches", self.batches, list(BATCHES))
+
+    def estimate(self, evidence: Evidence) -> Omega:
+        found = self.moments(evidence)
+        whole = torch.cat([found.mean[..., None], found.factor], -1).float()
+        return Omega(whole, None, found.rest.float())
+
+    def moments(self, evidence: Evidence) -> Moments:
+        o = evidence.observations
+        lead = o.y.shape[:-1]
+        points = standardise(evidence.x.double())
+        ensemble = decomposition.mean(evidence.predictions).double()
+        local = bool((noise.replicated(o) >= noise.REPLICATED).all())
+        several = bool((o.batch != o.batch[..., :1]).any())
+
+        def moments(
+            index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor
+        ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+            at = points.expand(index.shape[0], -1, -1)
+            found = []
+            for target in ("truth", "residual") if self.target == "best" else (self.target,):
+                value = y if target == "truth" else residual
+                together = batch if several and self.batches != "none" else None
+                model = noise.fit(points[index], value, together, None, self.batches == "field", local, self.shape)
+                mean = model.posterior.mean(at)
+                factor, rest = model.posterior.factor(at, self.rank)
+                aleatoric = model.variance_at(at) + model.shared[..., None]
+                predicted, spread = model.posterior.left_out()
+                bias = ensemble - mean if target == "truth" else mean
+                error = value - predicted
+                found.append((bias, factor, rest, aleatoric, error / spread.sqrt(), (error**2).mean(-1)))
+            first, second = found[0], found[-1]
+            better = second[-1] < first[-1]
+            chosen = [
+                torch.where(better.reshape(-1, *[1] * (a.ndim - 1)), b, a)
+                for a, b in zip(first[:-1], second[:-1], strict=True)
+            ]
+            return chosen[0], chosen[1], chosen[2], chosen[3], chosen[4]
+
+        tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
+        flat = [t.reshape(-1, t.shape[-1]) for t in tensors]
+        parts = by_run(moments, *flat)
+        return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))

@@ -1,0 +1,164 @@
+"""From a campaign's moment to the next batch, and why each of its points was chosen, in words and numbers."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aicau import streams
+from aicau.acquisition import Score, View
+from aicau.acquisition.random import Random
+from aicau.batching import Eigen, Top
+from aicau.model import Measured, Model, Prediction
+from aicau.store import Moment
+from aicau.strategy import FIRST_DIFFERENCE, Strategy
+
+FIRST = "farthest"  # with nothing measured, the batch fills the space
+
+
+@dataclass(frozen=True)
+class Pick:
+    """One proposed point."""
+
+    candidate: int
+    replicate: int
+    why: str
+    numbers: dict[str, float | int | str | None]
+
+
+def round_key(seed: int, round: int) -> Tensor:  # (1,)
+    """The random stream of a round: a function of the seed and the history alone."""
+    return streams.fold(streams.runs(seed, 1), round)
+
+
+def measured_of(rows: Sequence[Any]) -> Measured:
+    codes: dict[str | None, int] = {None: -1}
+    batch = [codes.setdefault(row.batch, len(codes) - 1) for row in rows]
+    return Measured(
+        np.array([row.candidate for row in rows], dtype=np.int64),
+        np.array([row.value for row in rows], dtype=np.float64),
+        np.array([np.nan if row.sem is None else row.sem for row in rows], dtype=np.float64),
+        np.array([row.repeats for row in rows], dtype=np.int64),
+        np.array(batch, dtype=np.int64),
+    )
+
+
+def choose(
+    x: Tensor,  # (n, d) standardised
+    moment: Moment,
+    model: Model | None,
+    previous: Model | None,  # of the round before, for differences
+    strategy: Strategy,
+    seed: int,
+    m: int,
+) -> list[Pick]:
+    """The next `m` points. Pending points count as measured for distances and are not proposed again."""
+    n = x.shape[0]
+    counts = np.zeros(n, dtype=np.int64)
+    for row in moment.rows:
+        counts[row.candidate] += row.repeats
+    marked, allowed = torch.from_numpy(counts > 0), torch.ones(n, dtype=torch.bool)
+    marked[moment.pending] = True
+    allowed[moment.pending] = False
+    allowed[moment.abandoned] = False
+    key = streams.fold(round_key(seed, moment.round), moment.last_ask)
+    view = View(x, allowed[None], marked[None], key)
+    if model is None:
+        strategy, score = Strategy.parse(FIRST), None
+    else:
+        view = View(x, allowed[None], marked[None], key, model.predictions, model.cobias)
+        score = _score(view, strategy, previous)
+    chosen = strategy.choose(view, m, score, FIRST_DIFFERENCE)[0][0]
+    near = _distances(x, marked, chosen).tolist()
+    reasons = _reasons(strategy, view, score, near)
+    prediction = None if model is None else model.predict()
+    free = 0 if model is None else int(model.info["noise_freedom"])
+    return [
+        _explain(at, near[i], reasons[i], int(counts[at]), prediction, free, strategy)
+        for i, at in enumerate(chosen.tolist())
+    ]
+
+
+def _reasons(strategy: Strategy, view: View, previous: Score | None, near: Sequence[float]) -> list[str]:
+    """What the batching rule saw in each point."""
+    if isinstance(strategy.batching, Eigen):
+        score = strategy.acquisition.score(view)
+        score = score if previous is None else score.difference(previous)
+        assert score.omega is not None
+        omega = score.omega.restrict(view.allowed)
+        values = omega.top_eigenpairs(len(near))[0][0]
+        total = max(float(omega.trace()[0]), 1e-300)
+        shares = (values[values > 0] / total).tolist()
+        modes = [f"peak of mode {i} of the error matrix ({share:.0%} of it)" for i, share in enumerate(shares, 1)]
+        return modes + ["fills the batch: the error matrix has no further mode"] * (len(near) - len(modes))
+    if isinstance(strategy.acquisition, Random):
+        return ["drawn at random"] * len(near)
+    if isinstance(strategy.batching, Top):
+        return [f"number {i + 1} by score" for i in range(len(near))]
+    return [f"distance {d:.3g} to the nearest known point" for d in near]
+
+
+def _score(view: View, strategy: Strategy, previous: Model | None) -> Score | None:
+    """The plain score of the round before, where the strategy looks at differences and there was one."""
+    if previous is None or not strategy.difference:
+        return None
+    before = View(view.x, view.allowed, view.measured, view.keys, previous.predictions, previous.cobias)
+    return strategy.acquisition.score(before)
+
+
+def _distances(x: Tensor, marked: Tensor, chosen: Tensor) -> Tensor:  # (m,)
+    """To the nearest point measured, pending or chosen earlier in this batch; infinite for the very first."""
+    points = x[chosen].double()
+    near = torch.full((len(chosen),), torch.inf, dtype=torch.double)
+    if bool(marked.any()):
+        near = torch.cdist(points, x[marked].double()).amin(-1)
+    among = torch.cdist(points, points)
+    among[torch.ones_like(among).triu().bool()] = torch.inf
+    return torch.minimum(near, among.amin(-1))
+
+
+def _explain(
+    at: int,
+    distance: float,
+    reason: str,
+    count: int,  # measurements so far
+    prediction: Prediction | None,
+    free: int,  # degrees of freedom behind the noise
+    strategy: Strategy,
+) -> Pick:
+    numbers: dict[str, float | int | str | None] = {
+        "rule": strategy.name,
+        "distance": distance if math.isfinite(distance) else None,
+    }
+    if prediction is None:
+        words = reason if math.isfinite(distance) else "the first point, nearest to the centre of the candidates"
+        return Pick(at, 1, f"space-filling, nothing is measured yet: {words}", numbers)
+    epistemic, bias, noise = (float(v[at]) for v in (prediction.epistemic, prediction.bias, prediction.aleatoric))
+    total = epistemic + bias**2 + noise
+    shares = [part / total if total > 0 else 0.0 for part in (epistemic, bias**2, noise)]
+    numbers |= {
+        "prediction": float(prediction.mean[at]),
+        "epistemic": epistemic,
+        "bias": bias,
+        "aleatoric": noise,
+        **dict(zip(("epistemic_share", "bias_share", "aleatoric_share"), shares, strict=True)),
+    }
+    noise_words = f"noise (sd {math.sqrt(noise):.3g})" if free else "noise (unknown: nothing was measured twice)"
+    words = (
+        f"{strategy.name}: {reason}; expected error {math.sqrt(total):.3g}, of which {shares[0]:.0%} epistemic"
+        f" (sd {math.sqrt(epistemic):.3g}), {shares[1]:.0%} bias ({bias:+.3g}), {shares[2]:.0%} {noise_words}"
+    )
+    if count == 0:
+        return Pick(at, 1, words, numbers)
+    before, after = noise / count, noise / (count + 1)
+    numbers |= {"measured_before": count, "mean_variance_now": before, "mean_variance_after": after}
+    worth = (
+        f"one more takes the standard error of its mean from {math.sqrt(before):.3g} to {math.sqrt(after):.3g}"
+        if free
+        else "the noise is unknown, and a repeat shows it"
+    )
+    return Pick(at, count + 1, f"repeat, measured {count}x before: {worth}; {words}", numbers)

@@ -1,0 +1,267 @@
+"""The verbs of a campaign. Each takes the campaign first: a file such as screen.db, or a postgresql:// address."""
+
+import json
+import math
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from aicau.cli.app import app
+from aicau.errors import InputError, StoreError
+
+Where = Annotated[
+    str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
+]
+Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
+
+
+@app.command()
+def init(
+    campaign: Where,
+    candidates: Annotated[Path, typer.Argument(help="CSV or Parquet: one row per candidate")],
+    target: Annotated[str, typer.Option(help="What the column of results will be called")],
+    id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
+    batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
+    strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
+    ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    author: Author = None,
+    as_json: Json = False,
+) -> None:
+    """Start a campaign over a table of candidates.
+
+    Example: aicau init screen.db candidates.csv --id compound --target viability --batch plate
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.create(campaign, candidates, target, batch, strategy, seed, id, ignore or [], author) as made:
+        status = made.status()
+    features = ", ".join(status["features"])
+    say(
+        as_json,
+        status,
+        f"{campaign}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
+    )
+
+
+@app.command()
+def ask(
+    campaign: Where,
+    n: Annotated[int, typer.Argument(help="How many points")],
+    out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
+    request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    author: Author = None,
+    as_json: Json = False,
+) -> None:
+    """Get the next batch: id, features, replicate and why. Its points are pending until they are told or abandoned.
+
+    Example: aicau ask screen.db 96 --out plate-1.csv
+    """
+    check_out(out)
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        frame = opened.ask(n, request)
+    if out is not None:
+        save(frame, out, f"the {n} points are pending all the same, 'aicau export' lists them")
+    if as_json:
+        print(json.dumps(plain(frame), allow_nan=False))
+    elif out is None:
+        show(frame)
+    else:
+        repeats = int((frame["replicate"] > 1).sum())
+        print(f"{out}: {len(frame)} points, {repeats} of them repeats")
+
+
+@app.command()
+def tell(
+    campaign: Where,
+    results: Annotated[Path, typer.Argument(help="CSV or Parquet: id, result and batch, one row per measurement")],
+    correct: Annotated[bool, typer.Option("--correct", help="Replace what was told for the same id and batch")] = False,
+    author: Author = None,
+    as_json: Json = False,
+) -> None:
+    """Tell what came out, all of a file or none of it; the same file again changes nothing.
+
+    Several rows of one id are replicates. A failed well has 'failed' in a column 'status'; a mean has its
+    standard error and count in 'sem' and 'count'.
+
+    Example: aicau tell screen.db plate-1-results.csv
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        told = opened.tell(results, correct)
+    if told["already"]:
+        words = f"{results}: these {told['rows']} rows were told before; nothing was changed"
+    else:
+        words = f"{results}: {told['rows']} rows; {told['completed']} points completed, {told['failed']} failed"
+        words += f", {told['superseded']} earlier rows superseded" if correct else ""
+    say(as_json, told, words)
+
+
+@app.command()
+def abandon(
+    campaign: Where,
+    ids: Annotated[list[str], typer.Argument(help="Ids of pending points")],
+    author: Author = None,
+    as_json: Json = False,
+) -> None:
+    """Give up pending points that will not be measured: they are not proposed again.
+
+    Example: aicau abandon screen.db compound-17 compound-42
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        count = opened.abandon(ids)
+    say(as_json, {"abandoned": count}, f"{count} pending points abandoned")
+
+
+@app.command()
+def status(campaign: Where, as_json: Json = False) -> None:
+    """Say where a campaign stands.
+
+    Example: aicau status screen.db --json
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        found = opened.status()
+    lines = (
+        f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
+        f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
+        f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
+        f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
+    )
+    say(as_json, found, "\n".join(lines))
+
+
+@app.command()
+def predict(
+    campaign: Where,
+    out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
+    as_json: Json = False,
+) -> None:
+    """Predict every candidate: mean, 95% interval, epistemic and aleatoric variance, bias.
+
+    Example: aicau predict screen.db --out predictions.csv
+    """
+    check_out(out)
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        if out is not None:
+            written(out, lambda: opened.predict(out))
+            say(as_json, {"path": str(out), "candidates": opened.n}, f"{out}: {opened.n:,} candidates")
+        elif as_json:
+            for at, table in enumerate(opened.predictions()):
+                words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
+                print(("[" if at == 0 else ", ") + words, end="")
+            print("]")
+        else:
+            for at, table in enumerate(opened.predictions()):
+                show(table, header=at == 0)
+
+
+@app.command()
+def report(
+    campaign: Where,
+    out: Annotated[Path, typer.Option(help="The HTML file to write")] = Path("report.html"),
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
+
+    Example: aicau report screen.db --out report.html
+    """
+    check_out(out, (".html", ".htm"))
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        written(out, lambda: opened.report(out))
+    say(as_json, {"path": str(out)}, f"{out}")
+
+
+@app.command()
+def export(
+    campaign: Where, folder: Annotated[Path, typer.Argument(help="Folder for the files")], as_json: Json = False
+) -> None:
+    """Write the whole campaign as plain files: CSV, JSON and safetensors.
+
+    Example: aicau export screen.db backup
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        files = written(folder, lambda: opened.export(folder))
+    say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
+
+
+@app.command()
+def doctor(campaign: Where, as_json: Json = False) -> None:
+    """Check that a campaign is whole; nothing is changed. Exit code 1 where something is wrong.
+
+    Example: aicau doctor screen.db
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        checks = opened.doctor()
+    rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
+    say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
+    if not all(check.ok for check in checks):
+        raise StoreError(f"{campaign} is damaged; restore it from a copy, or export what can be read")
+
+
+def say(as_json: bool, data: Any, words: str) -> None:
+    print(json.dumps(data, allow_nan=False) if as_json else words)
+
+
+def plain(frame: Any) -> list[dict[str, Any]]:
+    """Rows for JSON; a missing number is null."""
+    rows: Iterable[dict[str, Any]] = frame.to_dict("records")
+    return [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
+
+
+def check_out(out: Path | None, kinds: tuple[str, ...] = (".csv", ".parquet", ".pq")) -> None:
+    """Before anything is done: a file that cannot be written is found out now."""
+    if out is not None and (out.suffix.lower() not in kinds or not out.parent.is_dir() or out.is_dir()):
+        raise InputError(f"cannot write {out}: name a {' or '.join(kinds)} file in a folder that exists")
+
+
+def written(out: Path, write: Any) -> Any:
+    try:
+        return write()
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
+
+
+def save(frame: Any, out: Path, otherwise: str) -> None:
+    import pyarrow as pa
+
+    from aicau import tables
+    from aicau.files import write_whole
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    try:
+        write_whole(out, lambda partial: tables.write([table], partial))
+    except OSError as error:
+        raise StoreError(f"cannot write {out}: {error.strerror or error}; {otherwise}") from error
+
+
+def show(table: Any, header: bool = True) -> None:
+    """CSV on the standard output, safe to paste into a spreadsheet."""
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
+    from aicau import tables
+
+    if not isinstance(table, pa.Table):
+        table = pa.Table.from_pandas(table, preserve_index=False)
+    sys.stdout.flush()
+    pa_csv.write_csv(tables.guarded(table), sys.stdout.buffer, pa_csv.WriteOptions(include_header=header))
+    sys.stdout.buffer.flush()

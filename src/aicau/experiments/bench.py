@@ -1,0 +1,244 @@
+"""The comparison: every method on the same F_k, the same initial points and the same noise.
+
+| suite | panels |
+|---|---|
+| toy | the six of Figure 5: Types I to III from 10 and from 100 points, 10 rounds of 10 |
+| noisy | Types II and III with five times the noise |
+| real | every data set under a folder, replayed; 10 rounds |
+
+The methods of a panel are lanes of one loop. Lines that bring a model of their own (`gp`) run beside it.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from aicau import checks, problems, streams
+from aicau.ensembles import ENSEMBLES, MLP, Ensemble
+from aicau.errors import InputError, unknown
+from aicau.experiments import paper, peers
+from aicau.problems import Problem, replay
+from aicau.simulation import Lane, Loop
+from aicau.strategy import DEFAULT, Chooser, Strategy
+
+OURS = (DEFAULT, "pemse:direct:spread")
+REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no competitor
+SIMPLE = ("random", "farthest", "lc")
+PAPER = tuple(word for word in paper.BATCHED if "perfect" not in word)
+STRONG = tuple(f"{m}:{f}" for m in ("lcmd", "bait", "badge", "coreset", "batchbald") for f in ("grad", "sigma"))
+SUITES = ("toy", "noisy", "real")
+ROUNDS = 10
+
+Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One problem from one number of initial points."""
+
+    name: str
+    problem: Problem
+    initial: int
+    batch_size: int
+    rounds: int = ROUNDS
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is compared, and how often. Two equal settings give the same numbers on the same data."""
+
+    suite: str = "toy"
+    strategies: tuple[str, ...] = ()  # none: `lineup`
+    runs: int = 10
+    seed: int = 0
+    ensemble: str = "paper"
+    gp: bool = False
+    data: Path | None = None
+    most: int = 2000  # points of a real pool
+    panels: tuple[str, ...] = ()  # none: all of the suite
+
+    def __post_init__(self) -> None:
+        if self.suite not in SUITES:
+            raise unknown("suite", self.suite, [*SUITES, "phase"])
+        if self.ensemble not in ENSEMBLES:
+            raise unknown("ensemble", self.ensemble, list(ENSEMBLES))
+        checks.positive(self.runs, "runs")
+
+
+@dataclass
+class Outcome:
+    """Tidy results, what each method took to choose, and what could not take part."""
+
+    settings: Settings
+    frame: pd.DataFrame  # suite, panel, model, strategy, run, round, points, mse, queried
+    choosing: pd.DataFrame  # panel, strategy, seconds (per round and run)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def run(
+    settings: Settings, device: str = "auto", report: Report | None = None, ensemble: Ensemble | None = None
+) -> Outcome:
+    """Run a suite, panel by panel."""
+    chosen = checks.pick_device(device)
+    made, notes = panels(settings)
+    model = ENSEMBLES[settings.ensemble]() if ensemble is None else ensemble
+    words = tuple(dict.fromkeys(settings.strategies))
+    if not words:
+        words, missing = lineup(model)
+        notes += missing
+    methods = [method(word) for word in words]
+    lines = list(peers.GP_LINES.values()) if settings.gp else []
+    if settings.gp and (absent := [line.name for line in lines if not installed(_PACKAGE[line.name])]):
+        notes.append(f"Not installed, so not compared: {', '.join(absent)} (pip install 'aicau[peers]').")
+        lines = [line for line in lines if line.name not in absent]
+    keys = streams.runs(settings.seed, settings.runs)
+    total, done = sum(panel.rounds + 1 for panel in made), 0
+    frames, choosing, seconds = [], [], {}
+    for panel in made:
+        begin = time.perf_counter()
+        loop = Loop(
+            [Lane(panel.problem, one) for one in methods],
+            panel.initial,
+            panel.batch_size,
+            panel.rounds,
+            keys,
+            chosen,
+            model,
+        )
+        while not loop.done:
+            if report is not None:
+                report(panel.name, done + loop.round, total)
+            loop.advance()
+        done += panel.rounds + 1
+        mse = torch.stack(loop.mse, -1).numpy()
+        queried = loop.observations.index.cpu().numpy()
+        for at, word in enumerate(words):
+            frames.append(tidy(settings.suite, panel, settings.ensemble, word, mse[at], queried[at]))
+            each = loop.lane_seconds[at] / (panel.rounds * settings.runs)
+            choosing.append((panel.name, word, each))
+        for line in lines:
+            if report is not None:
+                report(f"{panel.name}, {line.name}", done, total)
+            curve, asked, spent = peers.gp_curve(
+                panel.problem, line, panel.initial, panel.batch_size, panel.rounds, keys
+            )
+            frames.append(tidy(settings.suite, panel, "own", line.name, curve, asked))
+            choosing.append((panel.name, line.name, spent / (panel.rounds * settings.runs)))
+        seconds[panel.name] = time.perf_counter() - begin
+    table = pd.DataFrame(choosing, columns=["panel", "strategy", "seconds"])
+    return Outcome(settings, pd.concat(frames, ignore_index=True), table, notes, seconds)
+
+
+def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
+    """The panels of a suite, and a sentence about each data set that could not be read."""
+    notes: list[str] = []
+    if settings.suite == "real":
+        made, notes = _real(settings)
+    else:
+        kinds, scale = (paper.TYPES, 1.0) if settings.suite == "toy" else (("type2", "type3"), 5.0)
+        pools = {kind: problems.make(kind, noise_scale=scale) for kind in kinds}
+        made = [Panel(f"{kind}-{initial}", pools[kind], initial, 10) for initial in paper.INITIALS for kind in kinds]
+    if settings.panels:
+        known = [panel.name for panel in made]
+        for name in settings.panels:
+            if name not in known:
+                raise unknown("panel", name, known)
+        made = [panel for panel in made if panel.name in settings.panels]
+    return made, notes
+
+
+def _real(settings: Settings) -> tuple[list[Panel], list[str]]:
+    if settings.data is None:
+        raise InputError("the suite 'real' replays data sets: name their folder with --data")
+    made, notes = [], []
+    for folder in replay.folders(settings.data):
+        if settings.panels and folder.name not in settings.panels:
+            continue
+        try:
+            problem = replay.load(folder, settings.most, settings.seed)
+        except InputError as error:
+            notes.append(f"Left out: {error}.")
+            continue
+        n = problem.pool.n
+        made.append(Panel(folder.name, problem, max(2, min(40, n // 10)), 20 if n >= 1000 else 5))
+    if not made:
+        found = notes[0].removesuffix(".") if notes else f"it has no folder {', '.join(settings.panels)}"
+        raise InputError(f"no data set under {settings.data} can be replayed; {found}")
+    return made, notes
+
+
+def lineup(ensemble: Ensemble) -> tuple[tuple[str, ...], list[str]]:
+    """Every method that can take part here, and a sentence about those that cannot."""
+    there = [name for name in peers.PEERS if installed(_PACKAGE[name])]
+    notes = []
+    if missing := [name for name in peers.PEERS if name not in there]:
+        notes.append(f"Not installed, so not compared: {', '.join(missing)} (pip install 'aicau[peers]').")
+    if not isinstance(ensemble, MLP):
+        gone = [name for name in there if name.endswith(":grad")]
+        there = [name for name in there if name not in gone]
+        if gone:
+            notes.append(f"Gradient features need the paper's networks, so not compared: {', '.join(gone)}.")
+    return (*SIMPLE, *PAPER, REFERENCE, *OURS, *there), notes
+
+
+_PACKAGE = {
+    **{name: "skactiveml" if name.startswith("gs") else "bmdal_reg" for name in peers.PEERS},
+    "qnipv": "botorch",
+    "hetgpy": "hetgpy",
+}
+
+
+def installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):  # ValueError: a name that was shut out on purpose
+        return False
+
+
+def method(word: str) -> Chooser:
+    """A strategy or a peer by its name; the paper's with everything as it prints it."""
+    if word in peers.PEERS:
+        return peers.PEERS[word]
+    if word in peers.GP_LINES:
+        raise InputError(f"{word} brings a model of its own: run it beside the others with --gp")
+    return paper.strategy(word) if word in PAPER else Strategy.parse(word)
+
+
+def tidy(
+    suite: str,
+    panel: Panel,
+    model: str,
+    word: str,
+    mse: NDArray[np.float64],  # (run, round)
+    queried: NDArray[np.int64],  # (run, rows)
+) -> pd.DataFrame:
+    """One row per run and round."""
+    rows = []
+    for run_ in range(mse.shape[0]):
+        for k in range(mse.shape[1]):
+            points = panel.initial + k * panel.batch_size
+            ids = " ".join(map(str, queried[run_, 0 if k == 0 else points - panel.batch_size : points]))
+            rows.append((suite, panel.name, model, word, run_, k, points, mse[run_, k], ids))
+    columns = ["suite", "panel", "model", "strategy", "run", "round", "points", "mse", "queried"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def families(words: Sequence[str]) -> dict[str, str]:
+    """Where each method comes from, in a word."""
+    known = {
+        **dict.fromkeys(SIMPLE, "simple"),
+        **dict.fromkeys(PAPER, "paper"),
+        REFERENCE: "cheats",
+        **dict.fromkeys(OURS, "ours"),
+        **dict.fromkeys(peers.PEERS, "peer"),
+        **dict.fromkeys(peers.GP_LINES, "own model"),
+    }
+    return {word: known.get(word, "cheats" if "perfect" in word.split(":") else "other") for word in words}

@@ -1,0 +1,215 @@
+"""The model behind one round of a campaign: the only door between what a campaign keeps and the numerical parts.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| F_k | `predictions` | (K, n) | members over the pool, in units of the standardised target |
+| σ²_F | `epistemic` | (n,) | variance over members |
+| δ | `bias` | (n,) | estimated μ_F − μ_Y |
+| σ²_Y | `aleatoric` | (n,) | variance of one measurement, the shift of its batch included |
+| τ | | (n,) | σ²_F + δ² + σ²_Y: the expected squared error against one new measurement |
+
+`fit` computes, `Model` holds what was computed, `state` and `load` carry it through a store. Points are trained on by
+their mean, so that no replicate of a point is in the training folds of the member that is tested on it.
+"""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau import decomposition, noise
+from aicau.bias import Direct, Evidence
+from aicau.ensembles import MLP
+from aicau.ensembles.mlp import FittedMLP
+from aicau.errors import InputError, StoreError
+from aicau.kernels import MLPSettings
+from aicau.observations import Observations
+from aicau.omega import Omega
+from aicau.strategy import Strategy
+
+FORMAT = 1  # of `state`
+ROWS = 100_000  # predicted at a time
+MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
+NORMAL_95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Current measurements, one row each; a mean of several values is one row with its standard error and count."""
+
+    index: NDArray[np.int64]  # (l,) candidate
+    y: NDArray[np.float64]  # (l,)
+    sem: NDArray[np.float64]  # (l,) NaN for single values
+    count: NDArray[np.int64]  # (l,)
+    batch: NDArray[np.int64] | None = None  # (l,) −1 where unknown; None: nothing is known of batches
+
+    def corrected(self, x: Tensor) -> tuple["Measured", float]:  # (n, d) standardised
+        """The same with the shift of each batch taken out, and the variance of the shifts.
+
+        The shifts come from `noise.fit` on at most `noise.MOST` rows, evenly spaced: a batch is known from some of its
+        rows. Rows without a batch keep their value.
+        """
+        if self.batch is None or len(np.unique(self.batch[self.batch >= 0])) < 2:
+            return self, 0.0
+        known = np.flatnonzero(self.batch >= 0)
+        some = known[np.linspace(0, len(known) - 1, min(len(known), noise.MOST)).astype(int)]
+        rows = x[torch.from_numpy(self.index[some])].double()[None]
+        y, batch, count = (torch.from_numpy(a[some])[None] for a in (self.y, self.batch, self.count))
+        fitted = noise.fit(rows, y, batch, count, fades=False)
+        shift = np.zeros(int(self.batch.max()) + 1)
+        shift[self.batch[some]] = fitted.shift[0].numpy()  # all rows of a batch have the same
+        return replace(self, y=self.y - np.where(self.batch >= 0, shift[self.batch], 0.0)), float(fitted.shared[0])
+
+    def observations(self) -> Observations:  # (1, l')
+        """One row per value behind a mean, for the estimators."""
+        times = np.minimum(self.count, MOST_REPEATS)
+        index = torch.from_numpy(np.repeat(self.index, times))[None]
+        return Observations(index, torch.from_numpy(np.repeat(self.y, times))[None], torch.zeros(index.shape[1]).long())
+
+    def replicate_variance(self) -> tuple[float, int]:
+        """Variance of measurements of the same candidate, pooled over candidates, and its degrees of freedom."""
+        known = ~np.isnan(self.sem)
+        within = np.where(known, self.count * (self.count - 1) * np.nan_to_num(self.sem) ** 2, 0.0).sum()
+        _, place = np.unique(self.index, return_inverse=True)
+        weight = self.count.astype(float)
+        mean = np.bincount(place, weight * self.y) / np.bincount(place, weight)
+        between = (weight * (self.y - mean[place]) ** 2).sum()
+        free = int((self.count - 1)[known].sum()) + len(self.y) - len(mean)
+        return (float(within + between) / free if free else 0.0), free
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """In the target's own units: `epistemic` and `aleatoric` are variances, `bias` is a difference."""
+
+    mean: NDArray[np.float64]  # (n,)
+    low: NDArray[np.float64]  # (n,) 95% interval for one new measurement
+    high: NDArray[np.float64]  # (n,)
+    epistemic: NDArray[np.float64]  # (n,)
+    bias: NDArray[np.float64]  # (n,)
+    aleatoric: NDArray[np.float64]  # (n,)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A fitted round."""
+
+    x: Tensor  # (n, d) float32, standardised
+    ensemble: FittedMLP
+    cobias: Omega  # (1, n, r) in units of the standardised target
+    info: dict[str, Any]  # shift, scale, noise, width, and figures for the report
+
+    @cached_property
+    def predictions(self) -> Tensor:  # (1, K, n)
+        return forward(self.ensemble, self.x)
+
+    @cached_property
+    def bias(self) -> Tensor:  # (n,)
+        """δ̂ with its sign where Δ̂ has rank one, else its size."""
+        if self.cobias.factor.shape[-1] == 1 and self.cobias.extra is None:
+            return self.cobias.factor[0, :, 0]
+        return self.cobias.diagonal()[0].clamp_min(0).sqrt()
+
+    def predict(self, index: NDArray[np.int64] | None = None) -> Prediction:
+        """Every candidate, or some of them."""
+        some = slice(None) if index is None else torch.from_numpy(index)
+        members = self.predictions if index is None else forward(self.ensemble, self.x[some])
+        scale, own = float(self.info["scale"]), float(self.info["noise"])
+        mean = decomposition.mean(members)[0].double().numpy() * scale + self.info["shift"]
+        epistemic = decomposition.epistemic(members)[0].double().numpy() * scale**2
+        bias = self.bias[some].double().numpy() * scale
+        # The next measurement comes with a batch of its own, whose shift the errors behind `width` do not have.
+        shared = float(self.info["batch_variance"])
+        aleatoric = np.full_like(mean, own * scale**2 + shared)
+        within = epistemic + bias**2 + own * scale**2
+        half = NORMAL_95 * np.sqrt(self.info["width"] ** 2 * within + shared)
+        return Prediction(mean, mean - half, mean + half, epistemic, bias, aleatoric)
+
+    def state(self) -> tuple[dict[str, Tensor], str]:
+        """Tensors for safetensors, and the rest as JSON."""
+        tensors = {
+            "parameters": self.ensemble.parameters,
+            "unseen": self.ensemble.unseen,
+            "epochs": self.ensemble.epochs,
+            "cobias.factor": self.cobias.factor,
+            "cobias.signs": self.cobias.weights,
+        }
+        if self.cobias.extra is not None:
+            tensors["cobias.extra"] = self.cobias.extra
+        settings = asdict(self.ensemble.settings)
+        words = json.dumps({"format": FORMAT, "ensemble": settings, **self.info}, sort_keys=True, allow_nan=False)
+        return {name: tensor.contiguous() for name, tensor in tensors.items()}, words
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor], words: str, x: Tensor) -> "Model":
+        """What `state` gave, over the same pool."""
+        info = json.loads(words)
+        if info.pop("format") != FORMAT:
+            raise StoreError("this model was kept by another version of aicau; ask again to fit a new one")
+        settings = info.pop("ensemble")
+        settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
+        fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
+        cobias = Omega(tensors["cobias.factor"], tensors["cobias.signs"], tensors.get("cobias.extra"))
+        return cls(x, fitted, cobias, info)
+
+
+def forward(ensemble: FittedMLP, x: Tensor) -> Tensor:  # (n, d) -> (1, K, n)
+    """Members at points, some at a time: the same bits however the model came to be here."""
+    return torch.cat([ensemble.predict(part) for part in x.split(ROWS)], -1)
+
+
+def fit(
+    x: Tensor,  # (n, d) float32, standardised
+    measured: Measured,
+    keys: Tensor,  # (1,)
+    strategy: Strategy,
+) -> Model:
+    """F_k on means with batch effects taken out; bias by the strategy's own estimator (or `direct`); pooled noise."""
+    if not len(measured.y):
+        raise InputError("nothing was measured yet, so there is no model; tell some results first")
+    measured, shared = measured.corrected(x)
+    observations = measured.observations()
+    seen = observations.collapse()
+    kept = seen.valid[0]
+    index, means = seen.index[0][kept], seen.mean[0][kept]
+    shift = float(means.mean())
+    spread = float(means.std(correction=0)) if len(means) > 1 else 0.0
+    scale = spread if spread > 1e-12 * max(1.0, abs(shift)) else 1.0
+    targets = (means - shift) / scale
+    fitted = MLP().fit(x[index][None], targets[None], keys)
+    predictions = forward(fitted, x)
+    # One row per point, as for F_k: today's estimators do not use the counts, and their cost is cubic in the rows.
+    standard = Observations(index[None], targets[None], torch.zeros(len(index), dtype=torch.int64))
+    estimator = strategy.bias if strategy.bias is not None else Direct()
+    cobias = estimator.estimate(Evidence(x, standard, predictions, keys, fitted.unseen))
+    variance, freedom = measured.replicate_variance()
+    own = variance / scale**2
+    # The squared error of a member on a point it did not see estimates τ (Eq. bvt): it sets the width of intervals.
+    at = predictions[0][:, index]
+    unseen = fitted.unseen[0].to(at)
+    errors = ((at - targets.float()) * unseen).sum(0) / unseen.sum(0).clamp_min(1)
+    tested = unseen.sum(0) > 0
+    square = float((errors[tested] ** 2).mean()) if bool(tested.any()) else 0.0
+    epistemic, bias = decomposition.epistemic(predictions)[0], cobias.diagonal()[0].clamp_min(0)
+    expected = float(epistemic[index].mean()) + float(bias.mean()) + own
+    info = {
+        "shift": shift,
+        "scale": scale,
+        "noise": own,
+        "noise_freedom": freedom,
+        "width": (square / expected) ** 0.5 if square > 0 and expected > 0 else 1.0,
+        "points": len(means),
+        "measurements": len(measured.y),
+        "out_of_fold_rmse": square**0.5 * scale if bool(tested.any()) else None,
+        "mean_epistemic": float(epistemic.mean()) * scale**2,
+        "mean_square_bias": float(bias.mean()) * scale**2,
+        "aleatoric": variance,
+        "batch_variance": shared,
+        "strategy": strategy.name,
+    }
+    return Model(x, fitted, cobias, info)

@@ -1,0 +1,25 @@
+"""Where a campaign lives: an SQLite file by default, a PostgreSQL database for several stations."""
+
+from aicau.store import schema
+from aicau.store.doctor import Check, examine
+from aicau.store.moment import Moment
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Measurement, Session, Told
+from aicau.store.store import Chunk, Store, create_store, open_store
+
+__all__ = [
+    "ABANDONED",
+    "COMPLETED",
+    "FAILED",
+    "PENDING",
+    "Check",
+    "Chunk",
+    "Measurement",
+    "Moment",
+    "Session",
+    "Store",
+    "Told",
+    "create_store",
+    "examine",
+    "open_store",
+    "schema",
+]

@@ -1,0 +1,122 @@
+"""What must hold in every campaign: looked for, not repaired."""
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import inspect, select
+
+from aicau.errors import AicauError
+from aicau.store.engine import explained
+from aicau.store.schema import asks, chunks, events, metadata, models, tells
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
+from aicau.store.store import Store
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at; `problem` is empty where it is in order."""
+
+    name: str
+    problem: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not self.problem
+
+
+def examine(store: Store) -> list[Check]:
+    """Every check, in order; one that cannot be made is a problem too."""
+    found = []
+    for check in (_file, _tables, _candidates, _asks, _tells, _events, _models):
+        name = check.__name__.lstrip("_")
+        try:
+            with store.reading() as session, explained(store.where):
+                found.append(Check(name, next(iter(check(session, store.settings)), "")))
+        except (AicauError, ValueError, TypeError, KeyError) as error:
+            found.append(Check(name, str(error)))
+    return found
+
+
+def _file(session: Session, settings: dict[str, Any]) -> list[str]:
+    if session.connection.dialect.name != "sqlite":
+        return []
+    words = session.connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
+    return [] if words == ["ok"] else [f"the file is damaged: {words[0]}"]
+
+
+def _tables(session: Session, settings: dict[str, Any]) -> list[str]:
+    look = inspect(session.connection)
+    wrong = []
+    for table in metadata.sorted_tables:
+        there = {c["name"] for c in look.get_columns(table.name)} if look.has_table(table.name) else set()
+        if there != set(table.columns.keys()):
+            wrong.append(f"table {table.name} has columns {sorted(there)}")
+    return wrong
+
+
+def _candidates(session: Session, settings: dict[str, Any]) -> list[str]:
+    wrong = []
+    rows = session.connection.execute(select(chunks.c.number, chunks.c.size, chunks.c.digest)).all()
+    if sum(row.size for row in rows) != settings["candidates"]:
+        wrong.append(f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in")
+    known = {row.number: row.digest for row in rows}
+    for number, ids, features in session.features():
+        if hashlib.sha256(bytes(ids) + bytes(features)).hexdigest() != known[number]:
+            wrong.append(f"candidates of chunk {number} have changed")
+    return wrong
+
+
+def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
+    places: dict[int, list[int]] = {}
+    waiting: Counter[int] = Counter()
+    wrong = []
+    for row in session.proposals():
+        places.setdefault(row.ask, []).append(row.position)
+        waiting[row.candidate] += row.status == PENDING
+        if row.status not in (PENDING, COMPLETED, FAILED, ABANDONED):
+            wrong.append(f"ask {row.ask} has a point in the unknown state {row.status!r}")
+        if not 0 <= row.candidate < settings["candidates"]:
+            wrong.append(f"ask {row.ask} points at candidate {row.candidate}, which does not exist")
+    sizes = {row.id: row.size for row in session.table(asks)}
+    for ask in sorted(set(sizes) | set(places)):
+        if sorted(places.get(ask, [])) != list(range(sizes.get(ask, -1))):
+            wrong.append(f"ask {ask} has {len(places.get(ask, []))} of its {sizes.get(ask)} points")
+    if doubled := [c for c, count in waiting.items() if count > 1]:
+        wrong.append(f"candidate {doubled[0]} is pending twice")
+    return wrong
+
+
+def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
+    sizes = {row.id: row.rows for row in session.table(tells)}
+    rows = session.measurements(current=False)
+    there = Counter(row.tell for row in rows)
+    wrong = [
+        f"tell {tell} has {there[tell]} of its {sizes.get(tell)} rows"
+        for tell in sorted(set(sizes) | set(there))
+        if there[tell] != sizes.get(tell)
+    ]
+    for row in rows:
+        if not 0 <= row.candidate < settings["candidates"] or (row.status == "ok") != (row.value is not None):
+            wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {row.value}")
+        if row.superseded_by is not None and not row.tell < row.superseded_by <= len(sizes):
+            wrong.append(f"measurement {row.id} is superseded by tell {row.superseded_by}, which does not exist")
+    return wrong
+
+
+def _events(session: Session, settings: dict[str, Any]) -> list[str]:
+    kinds = Counter((row.kind, row.reference) for row in session.table(events) if row.kind in ("ask", "tell"))
+    expected = [("ask", row.id) for row in session.table(asks)] + [("tell", row.id) for row in session.table(tells)]
+    return [] if kinds == Counter(expected) else ["the history does not name every ask and every tell once"]
+
+
+def _models(session: Session, settings: dict[str, Any]) -> list[str]:
+    last = session.number(tells.c.id)
+    wrong = []
+    for basis, info in session.connection.execute(select(models.c.basis, models.c.info)):
+        json.loads(info)
+        if not 0 < basis <= last:
+            wrong.append(f"a model of {basis} tells is kept, and there were {last}")
+    return wrong

@@ -1,0 +1,28 @@
+"""A campaign at one moment: all that the next batch depends on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aicau.store.schema import tells
+from aicau.store.session import ABANDONED, PENDING, Session
+
+
+@dataclass(frozen=True)
+class Moment:
+    last_ask: int  # how many asks there were
+    basis: int  # how many tells there were
+    round: int  # of the next ask: a new one begins when something was told since the last
+    rows: Sequence[Any]  # current measurements that did not fail, in the order they were told
+    pending: list[int]  # candidates
+    abandoned: list[int]  # candidates given up, and not measured since
+
+    @classmethod
+    def read(cls, session: Session) -> "Moment":
+        last = session.last_ask()
+        basis = session.number(tells.c.id)
+        round = 1 if last is None else last.round + (basis > last.basis)
+        rows = [row for row in session.measurements() if row.status == "ok"]
+        measured = {row.candidate for row in rows}
+        abandoned = [c for c in session.candidates(ABANDONED) if c not in measured]
+        return cls(0 if last is None else last.id, basis, round, rows, session.candidates(PENDING), abandoned)

@@ -1,0 +1,126 @@
+"""The tables of a campaign, and the append-only list of steps that leads to them.
+
+| table | one row is |
+|---|---|
+| `meta` | a setting of the file itself: format, version, settings (JSON) |
+| `chunks` | some thousand candidates: their ids and their columns as Arrow bytes |
+| `asks`, `proposals` | one request for a batch, and the points it got: pending, completed, failed or abandoned |
+| `tells`, `measurements` | one file that came back, and its rows: never overwritten, only superseded |
+| `events` | one thing that happened, with time and author |
+| `models` | the fitted model behind the batches of a round: safetensors and JSON |
+
+Numbers of rows are given out by the writer that holds the lock, one after another, so that the same history has the
+same numbers on every database.
+"""
+
+from collections.abc import Callable
+
+from sqlalchemy import Column, Connection, Double, Index, Integer, LargeBinary, MetaData, Table, Text
+
+FORMAT = "aicau campaign"
+
+metadata = MetaData()
+
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
+chunks = Table(
+    "chunks",
+    metadata,
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("size", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("ids", LargeBinary, nullable=False),
+    Column("features", LargeBinary, nullable=False),
+)
+asks = Table(
+    "asks",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("request", Text, unique=True),
+    Column("round", Integer, nullable=False),
+    Column("basis", Integer, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("strategy", Text, nullable=False),
+)
+proposals = Table(
+    "proposals",
+    metadata,
+    Column("ask", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("candidate", Integer, nullable=False),
+    Column("replicate", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("numbers", Text, nullable=False),
+)
+tells = Table(
+    "tells",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("digest", Text, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("correct", Integer, nullable=False),
+)
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("tell", Integer, nullable=False),
+    Column("candidate", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("value", Double),
+    Column("sem", Double),
+    Column("repeats", Integer, nullable=False),
+    Column("batch", Text),
+    Column("replicate", Integer),
+    Column("superseded_by", Integer),
+)
+events = Table(
+    "events",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("time", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("reference", Integer),
+    Column("detail", Text, nullable=False),
+)
+models = Table(
+    "models",
+    metadata,
+    Column("basis", Integer, primary_key=True, autoincrement=False),
+    Column("round", Integer, nullable=False),
+    Column("tensors", LargeBinary, nullable=False),
+    Column("info", Text, nullable=False),
+)
+Index("proposals_by_status", proposals.c.status)
+Index("tells_by_digest", tells.c.digest)
+
+
+def _first_tables(connection: Connection) -> None:
+    blob = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
+    for statement in (
+        "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
+        f"CREATE TABLE chunks (number INTEGER NOT NULL PRIMARY KEY, size INTEGER NOT NULL, digest TEXT NOT NULL,"
+        f" ids {blob} NOT NULL, features {blob} NOT NULL)",
+        "CREATE TABLE asks (id INTEGER NOT NULL PRIMARY KEY, request TEXT UNIQUE, round INTEGER NOT NULL,"
+        " basis INTEGER NOT NULL, size INTEGER NOT NULL, strategy TEXT NOT NULL)",
+        "CREATE TABLE proposals (ask INTEGER NOT NULL, position INTEGER NOT NULL, candidate INTEGER NOT NULL,"
+        " replicate INTEGER NOT NULL, status TEXT NOT NULL, why TEXT NOT NULL, numbers TEXT NOT NULL,"
+        " PRIMARY KEY (ask, position))",
+        "CREATE TABLE tells (id INTEGER NOT NULL PRIMARY KEY, digest TEXT NOT NULL, rows INTEGER NOT NULL,"
+        " correct INTEGER NOT NULL)",
+        "CREATE TABLE measurements (id INTEGER NOT NULL PRIMARY KEY, tell INTEGER NOT NULL, candidate INTEGER NOT NULL,"
+        " status TEXT NOT NULL, value DOUBLE PRECISION, sem DOUBLE PRECISION, repeats INTEGER NOT NULL, batch TEXT,"
+        " replicate INTEGER, superseded_by INTEGER)",
+        "CREATE TABLE events (id INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, author TEXT NOT NULL,"
+        " kind TEXT NOT NULL, reference INTEGER, detail TEXT NOT NULL)",
+        f"CREATE TABLE models (basis INTEGER NOT NULL PRIMARY KEY, round INTEGER NOT NULL, tensors {blob} NOT NULL,"
+        " info TEXT NOT NULL)",
+        "CREATE INDEX proposals_by_status ON proposals (status)",
+        "CREATE INDEX tells_by_digest ON tells (digest)",
+    ):
+        connection.exec_driver_sql(statement)
+
+
+# Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
+MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables]

@@ -1,0 +1,287 @@
+"""A campaign from the first ask to the last prediction, on both databases where the database matters."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aicau import Campaign
+from aicau.errors import InputError
+from aicau.store import schema
+
+
+def pool(n=60):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "compound": [f"c{i}" for i in range(n)],
+            "dose": rng.random(n) * 10,
+            "ph": rng.random(n),
+            "solvent": rng.choice(["water", "oil"], n),
+            "note": [f"shelf {i}" for i in range(n)],
+        }
+    )
+
+
+def create(address, **changes):
+    settings = {"target": "viability", "batch": "plate", "id": "compound", "ignore": ["note"], "author": "ada"}
+    return Campaign.create(address, pool(), **(settings | changes))
+
+
+def results(batch, plate, replicates=1, seed=0):
+    rng = np.random.default_rng(seed)
+    rows = pd.concat([batch] * replicates, ignore_index=True)
+    values = np.sin(rows.dose) + rows.ph + 0.1 * rng.normal(size=len(rows))
+    return pd.DataFrame({"compound": rows["compound"], "viability": values, "plate": plate})
+
+
+def test_a_whole_campaign(address, tmp_path):
+    campaign = create(address)
+    first = campaign.ask(8)
+    assert first.columns.tolist() == [
+        "compound", "dose", "ph", "solvent", "note", "replicate", "why",
+        "why_distance", "why_epistemic", "why_bias", "why_aleatoric",
+    ]  # fmt: skip
+    known = pool().set_index("compound").loc[first["compound"]]
+    assert first.dose.tolist() == known.dose.tolist()
+    assert first.note.tolist() == known.note.tolist()
+    assert first.why.str.startswith("space-filling, nothing is measured yet").all()
+    assert first.replicate.tolist() == [1] * 8
+    told = campaign.tell(results(first, "p1", replicates=2))
+    assert told == {"tell": 1, "rows": 16, "completed": 8, "failed": 0, "superseded": 0, "already": False}
+    second, third = campaign.ask(5), campaign.ask(5)
+    assert not set(second["compound"]) & set(third["compound"])
+    assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
+    for row in second.itertuples():
+        assert row.why.startswith(f"default: distance {row.why_distance:.3g} to the nearest known point")
+        assert f"{row.why_bias:+.3g}" in row.why
+        total = row.why_epistemic + row.why_bias**2 + row.why_aleatoric
+        assert f"expected error {total**0.5:.3g}, of which {row.why_epistemic / total:.0%} epistemic" in row.why
+    status = campaign.status()
+    assert {k: status[k] for k in ("candidates", "measurements", "pending", "rounds", "strategy")} == {
+        "candidates": 60, "measurements": 16, "pending": 10, "rounds": 2, "strategy": "default",
+    }  # fmt: skip
+    said = campaign.predict()
+    assert said["compound"].tolist() == pool()["compound"].tolist()
+    assert (said.low < said["mean"]).all()
+    campaign.close()
+
+    with Campaign.open(address) as again:  # no refit, the same numbers, the same next batch
+        assert again.predict().equals(said)
+        with again.store.reading() as session:
+            assert [basis for basis, _, _ in session.model_infos()] == [1]
+        again.predict(tmp_path / "said.csv")
+        again.predict(tmp_path / "said.parquet")
+        assert pd.read_parquet(tmp_path / "said.parquet").equals(said)
+        assert pd.read_csv(tmp_path / "said.csv")["mean"].tolist() == said["mean"].tolist()
+        assert all(check.ok for check in again.doctor())
+
+
+def play(address):
+    """The same history: three asks, two tells, one failure."""
+    with create(address, seed=5) as campaign:
+        batch = campaign.ask(6)
+        campaign.tell(results(batch, "p1"))
+        batch = campaign.ask(6)
+        rows = results(batch, "p2").assign(status="ok")
+        rows.loc[2, ["viability", "status"]] = [np.nan, "failed"]
+        campaign.tell(rows)
+        return campaign.ask(6)["compound"].tolist()
+
+
+def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_path, postgres):
+    here = play(str(tmp_path / "a.db"))
+    code = f"import sys; sys.path.insert(0, {json.dumps(sys.path[0])}); sys.path.insert(0, 'tests')\n"
+    code += "from test_campaign import play; import sys; print('|'.join(play(sys.argv[1])))"
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b.db")], capture_output=True, text=True)
+    assert done.stdout.strip().split("|") == here, done.stderr
+    assert play(postgres()) == here
+
+
+def test_a_request_is_answered_once(address):
+    campaign = create(address)
+    first = campaign.ask(4, request="monday")
+    before = campaign.store.fingerprint()
+    assert campaign.ask(4, request="monday").equals(first)
+    assert campaign.store.fingerprint() == before
+    with pytest.raises(InputError, match="'monday' was answered with 4 points; now 5"):
+        campaign.ask(5, request="monday")
+    assert not set(campaign.ask(4, request="tuesday")["compound"]) & set(first["compound"])
+    campaign.close()
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    with create(tmp_path / "c.db") as made:
+        yield made
+
+
+def test_tell_takes_history_partial_plates_means_and_failures(campaign):
+    asked = campaign.ask(4)["compound"].tolist()
+    never = next(name for name in pool()["compound"] if name not in asked)
+    table = pd.DataFrame(
+        {
+            "compound": [never, asked[2], asked[0], asked[0], asked[1]],
+            "viability": [1.0, 2.0, 3.0, None, None],
+            "sem": [None, 0.1, None, None, None],
+            "count": [None, 3, 1, None, None],
+            "status": ["ok", "", "Completed", "failed", "FAILED "],
+            "plate": [7, 7, 7, 7, 8],
+        }
+    )
+    told = campaign.tell(table)
+    assert (told["rows"], told["completed"], told["failed"]) == (5, 2, 1)
+    status = campaign.status()
+    assert (status["measurements"], status["failed_wells"], status["pending"], status["batches"]) == (3, 2, 1, 2)
+    with campaign.store.reading() as session:
+        rows = [(r.value, r.sem, r.repeats, r.batch, r.status) for r in session.measurements()]
+    assert rows == [
+        (1.0, None, 1, "7", "ok"),
+        (2.0, 0.1, 3, "7", "ok"),
+        (3.0, None, 1, "7", "ok"),
+        (None, None, 1, "7", "failed"),
+        (None, None, 1, "8", "failed"),
+    ]
+    assert campaign.tell(table.sample(frac=1, random_state=1))["already"]  # in another order it says the same
+    assert asked[1] in campaign.ask(56)["compound"].tolist()  # a failed well may come back, a pending point not
+
+
+def test_corrections_keep_the_old_row_with_time_and_author(campaign, tmp_path):
+    campaign.tell(pd.DataFrame({"compound": ["c1", "c1", "c2"], "viability": [1.0, 2.0, 3.0], "plate": "p"}))
+    campaign.author = "bob"
+    fixed = pd.DataFrame({"compound": ["c1", "c1"], "viability": [1.5, 2.0], "plate": "p"})
+    assert campaign.tell(fixed, correct=True)["superseded"] == 2
+    assert campaign.tell(fixed, correct=True)["already"]
+    files = {path.name: path for path in campaign.export(tmp_path / "out")}
+    rows = pd.read_csv(files["measurements.csv"])
+    assert rows.viability.tolist() == [1.0, 2.0, 3.0, 1.5, 2.0]
+    assert rows.superseded_by.fillna(0).tolist() == [2, 2, 0, 0, 0]
+    assert rows.author.tolist() == ["ada", "ada", "ada", "bob", "bob"]
+    assert rows.superseded_author.fillna("").tolist() == ["bob", "bob", "", "", ""]
+    assert rows.superseded_time.notna().tolist() == [True, True, False, False, False]
+    assert campaign.status()["measurements"] == 3
+
+
+def test_abandoned_points_do_not_come_back_unless_measured(campaign):
+    asked = campaign.ask(3)["compound"].tolist()
+    assert campaign.abandon(asked[:2]) == 2
+    assert campaign.abandon(asked[0]) == 0
+    rest = campaign.ask(57)["compound"].tolist()
+    assert not set(rest) & set(asked)
+    with pytest.raises(
+        InputError, match=r"1 points were asked for and only 0 of 60 can be proposed \(58 are pending, 2"
+    ):
+        campaign.ask(1)
+    campaign.tell(pd.DataFrame({"compound": [asked[0]], "viability": [1.0], "plate": "p"}))
+    assert campaign.ask(1)["compound"].tolist() == [asked[0]]
+    with pytest.raises(InputError, match="'nobody' is not the id of a candidate"):
+        campaign.abandon(["nobody"])
+
+
+def test_a_repeat_says_what_replication_is_worth(tmp_path):
+    with create(tmp_path / "c.db", strategy="lc") as campaign:
+        names = pool()["compound"]
+        rows = pd.DataFrame({"compound": [*names, *names[:10]], "plate": "p"})
+        rows["viability"] = np.arange(len(rows)) % 7 * 0.1
+        campaign.tell(rows)
+        batch = campaign.ask(3)
+        counts = rows["compound"].value_counts()
+        noise = batch.why_aleatoric[0]
+        assert noise > 0
+        for row in batch.itertuples():
+            count = counts[row.compound]
+            assert row.replicate == count + 1
+            worth = f"from {(noise / count) ** 0.5:.3g} to {(noise / (count + 1)) ** 0.5:.3g}"
+            assert row.why.startswith(
+                f"repeat, measured {count}x before: one more takes the standard error of its mean"
+            )
+            assert worth in row.why
+            assert "by score" in row.why
+
+
+@pytest.mark.parametrize(
+    ("strategy", "words"),
+    [
+        ("random", "drawn at random"),
+        ("farthest", "to the nearest known point"),
+        ("pemse:direct:eigen", "peak of mode 1 of the error matrix"),
+        ("pemse:direct:eigen:difference", "peak of mode 1 of the error matrix"),
+        ("br:quadratic:top", "number 1 by score"),
+    ],
+)
+def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
+    with create(tmp_path / "c.db", strategy=strategy) as campaign:
+        for number in range(3):
+            batch = campaign.ask(6)
+            campaign.tell(results(batch, f"p{number}", seed=number))
+        batch = campaign.ask(7)
+        assert words in batch.why[0]
+        assert len(set(batch["compound"])) == 7
+        assert batch.why_epistemic.notna().all()
+
+
+def test_pending_points_push_the_next_batch_away(tmp_path):
+    """On a line with both ends pending, the next point of a space-filling batch is in the middle."""
+    line = pd.DataFrame({"id": [f"p{i}" for i in range(11)], "x": range(11)})
+    with Campaign.create(tmp_path / "l.db", line, target="y", strategy="farthest") as campaign:
+        assert campaign.ask(3)["id"].tolist() == ["p5", "p0", "p10"]
+        assert campaign.ask(2)["id"].tolist() == ["p2", "p7"]
+        assert campaign.ask(1).why_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
+
+
+def test_another_station_asks_while_this_one_computes(address):
+    """Whoever commits second chooses again: no point is handed out twice."""
+    one, two = create(address), Campaign.open(address)
+    plain = one._choose
+    taken = []
+
+    def slow(moment, model, n):
+        rows = plain(moment, model, n)
+        if not taken:
+            taken.extend(two.ask(5)["compound"])
+        return rows
+
+    one._choose = slow
+    mine = one.ask(5)["compound"].tolist()
+    assert len(taken) == 5
+    assert not set(mine) & set(taken)
+    assert all(check.ok for check in one.doctor())
+    with one.store.reading() as session:
+        assert [row.id for row in session.table(schema.asks)] == [1, 2]
+    one.close()
+    two.close()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"strategy": "pemse:perfect:spread"}, "knows the truth"),
+        ({"strategy": "magic"}, "unknown acquisition 'magic'"),
+        ({"seed": 1.5}, "seed must be a whole number"),
+        ({"id": "name"}, "has no column 'name'"),
+        ({"target": "dose"}, "has a column 'dose', which is to hold the target"),
+        ({"batch": "compound"}, "has a column 'compound', which is to hold the batch"),
+        ({"target": "status"}, "the target column cannot be called 'status'"),
+        ({"target": "plate"}, "target and batch are both called 'plate'"),
+        ({"ignore": ["nothing"]}, "has no column 'nothing'"),
+        ({"ignore": []}, None),
+    ],
+)
+def test_a_campaign_that_cannot_be_meant_is_not_made(tmp_path, changes, sentence):
+    if sentence is None:  # 60 different notes are few enough to be a category
+        create(tmp_path / "c.db", **changes).close()
+        return
+    with pytest.raises(InputError, match=sentence):
+        create(tmp_path / "c.db", **changes)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_results_there_is_nothing_to_predict(campaign):
+    with pytest.raises(InputError, match="nothing was measured yet"):
+        campaign.predict()
+    for wrong in (0, -1, 2.5, True):
+        with pytest.raises(InputError, match="at least one point"):
+            campaign.ask(wrong)

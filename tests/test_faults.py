@@ -1,0 +1,88 @@
+"""A laptop dies, a disk is full: what was acknowledged is there, nothing is half there, the next command works."""
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+import crashes
+from aicau import Campaign
+from aicau.store import open_store
+
+
+def test_twenty_kills_on_sqlite(tmp_path):
+    address = str(tmp_path / "c.db")
+    crashes.create(address)
+    acknowledged = []
+    for number in range(20):
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        crashes.check(address, acknowledged)
+    assert sum("plate" in what for what in acknowledged) > 20
+
+
+def test_six_kills_on_postgresql(postgres, tmp_path):
+    address = postgres()
+    crashes.create(address)
+    acknowledged = []
+    for number in range(100, 106):
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        crashes.check(address, acknowledged)
+
+
+TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"
+
+
+@pytest.fixture(params=["small file system", "limit on file size"])
+def full(request, tmp_path):
+    """A folder, and how to start a program there that will find no room for more than a few hundred kilobytes."""
+    if request.param == "limit on file size":
+
+        def limited():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))
+
+        yield tmp_path, limited
+        return
+    if os.geteuid() != 0 or shutil.which("mount") is None:
+        pytest.skip("only root can mount a small file system")
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(tmp_path)], capture_output=True)
+    if done.returncode:
+        pytest.skip(f"cannot mount a small file system here: {done.stderr.decode().strip()}")
+    yield tmp_path, None
+    subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_a_full_disk_changes_nothing_and_is_one_sentence(full, tmp_path_factory):
+    folder, limited = full
+    crashes.create(str(folder / "c.db"))
+    rows = pd.DataFrame({"id": [f"c{i % 400}" for i in range(30_000)], "y": range(30_000), "plate": "large"})
+    file = tmp_path_factory.mktemp("rows") / "rows.csv"
+    rows.to_csv(file, index=False)
+    before = open_store(folder / "c.db").fingerprint()
+    command = [sys.executable, "-c", TELL, str(folder / "c.db"), str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 1, (done.stdout, done.stderr)
+    assert "the disk is full or failing" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert open_store(folder / "c.db").fingerprint() == before
+    with Campaign.open(folder / "c.db") as campaign:
+        assert all(check.ok for check in campaign.doctor())
+        assert campaign.tell(rows.head(50))["rows"] == 50  # there is room for a small one
+
+
+def test_no_room_for_a_new_campaign_leaves_nothing(full):
+    folder, limited = full
+    code = (
+        "import sys, pandas as pd\nfrom aicau import Campaign\nfrom aicau.errors import StoreError\n"
+        "pool = pd.DataFrame({'id': range(60_000), 'x': range(60_000)})\n"
+        "try: Campaign.create(sys.argv[1], pool, target='y')\n"
+        "except StoreError as error: print(error)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder / "c.db")], capture_output=True, text=True, preexec_fn=limited
+    )
+    assert "the disk is full or failing" in done.stdout, done.stderr
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,72 @@
+"""Noise: batch effects and variances against simulated truths and dense formulas."""
+
+import pytest
+import torch
+
+from aicau import gp, noise
+from aicau.observations import Observations
+
+
+def plates(seed, shift, own, rows=96, plates=8, repeats=2):
+    """A smooth truth over a plane; every plate adds its own shift, every measurement its own error."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(200, 2, generator=generator, dtype=torch.double) * 4
+    index = torch.randint(0, 200, (rows // repeats,), generator=generator).repeat(repeats)
+    batch = torch.arange(rows) % plates
+    effects = shift * torch.randn(plates, generator=generator, dtype=torch.double)
+    error = own * torch.randn(rows, generator=generator, dtype=torch.double)
+    truth = torch.sin(x[:, 0]) * torch.cos(x[:, 1])
+    y = truth[index] + effects[batch] + error
+    return x, truth, effects, Observations(index, y, torch.zeros(rows, dtype=torch.int64), batch)
+
+
+def test_a_plate_effect_is_recognised_and_taken_out():
+    x, truth, effects, observations = plates(0, shift=0.6, own=0.2)
+    found = noise.estimate(x, observations)
+    low, high = found.shared_interval
+    assert low < float(effects.var()) < high
+    assert found.icc > 0.7
+    raw = (observations.y - truth[observations.index]).var()
+    left = (found.corrected - truth[observations.index]).var()
+    assert float(left) < 0.3 * float(raw)
+    assert "8 batches with a shift" in found.note
+
+
+def test_without_a_plate_effect_nothing_is_taken_out():
+    x, _, _, observations = plates(1, shift=0.0, own=0.2)
+    found = noise.estimate(x, observations)
+    assert found.shared < 0.01
+    assert float((found.corrected - observations.y).abs().max()) < 0.1
+    assert float(found.variance.mean()) == pytest.approx(0.04, rel=0.5)
+
+
+def test_variance_follows_x_where_there_are_replicates():
+    generator = torch.Generator().manual_seed(2)
+    x = torch.rand(60, 1, generator=generator, dtype=torch.double)
+    index = torch.arange(60).repeat(4)
+    sigma = torch.where(x[:, 0] > 0.5, 0.5, 0.05)
+    y = sigma[index] * torch.randn(240, generator=generator, dtype=torch.double)
+    found = noise.estimate(x, Observations(index, y, torch.zeros(240, dtype=torch.int64)))
+    loud, quiet = found.variance[x[:, 0] > 0.7].mean(), found.variance[x[:, 0] < 0.3].mean()
+    assert float(loud / quiet) > 5
+    assert "changing with x" in found.note
+    assert "one batch" in found.note
+
+
+def test_without_replicates_it_falls_back_and_says_so():
+    x, _, _, observations = plates(3, 0.0, 0.2, repeats=1, plates=1)
+    one = Observations(torch.arange(96), observations.y, observations.round)
+    found = noise.estimate(x, one)
+    assert float(found.variance.std()) == pytest.approx(0.0, abs=1e-9)
+    assert "too few" in found.note
+
+
+def test_blup_equals_the_dense_formula():
+    x, _, _, o = plates(4, 0.5, 0.2, rows=24, plates=3)
+    fitted = noise.fit(((x - x.mean(0)) / x.std(0))[o.index][None], o.y[None], o.batch[None], fades=False)
+    rows, theta = fitted.posterior.rows, fitted.posterior.theta
+    whole = gp.covariance(theta, rows)[0][0]
+    same = (o.batch[:, None] == o.batch[None, :]).double()
+    shared = float(fitted.shared[0]) / float(fitted.posterior.scale[0]) ** 2
+    expected = shared * same @ torch.linalg.solve(whole, rows.y[0]) * fitted.posterior.scale[0]
+    torch.testing.assert_close(fitted.shift[0], expected, rtol=1e-6, atol=1e-9)

@@ -1,0 +1,109 @@
+"""The report: what it says is what was measured, and it needs nothing but itself."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from aicau import Campaign
+from aicau.errors import InputError
+from aicau.story import tell_story
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    n = 80
+    pool = pd.DataFrame({"id": [f"<b>{i}</b>" for i in range(n)], "x": rng.random(n), "z": rng.random(n)})
+    made = Campaign.create(tmp_path_factory.mktemp("page") / "c.db", pool, target="y & <i>", batch="day")
+    for number, shift in enumerate((0.0, 1.0, -1.0)):
+        batch = made.ask(10)
+        rows = pd.concat([batch, batch], ignore_index=True)
+        y = np.sin(3 * rows.x) + shift + 0.05 * rng.normal(size=20)
+        made.tell(pd.DataFrame({"id": rows["id"], "y & <i>": y, "day": f"d{number}"}))
+    made.ask(6)
+    yield made
+    made.close()
+
+
+def test_the_story_in_numbers(campaign):
+    story = tell_story(campaign)
+    assert [r.round for r in story.rounds] == [2, 3, 4]
+    assert [r.measurements for r in story.rounds] == [20, 40, 60]
+    assert [r.held_out_count for r in story.rounds] == [20, 20, 0]
+    assert story.rounds[-1].held_out is None
+    assert all(r.out_of_fold > 0 for r in story.rounds)
+    # The held-out error of round 2 by hand: its kept model on what was measured next.
+    with campaign.store.reading() as session:
+        model, rows = campaign._loaded(session.model(1)), session.measurements()
+    new = [row for row in rows if row.tell == 2]
+    said = model.predict(np.array([row.candidate for row in new]))
+    by_hand = np.sqrt(np.mean((np.array([row.value for row in new]) - said.mean) ** 2))
+    assert story.rounds[0].held_out == pytest.approx(by_hand)
+    assert [b.name for b in story.noise.batches] == ["d0", "d1", "d2"]
+    assert story.noise.batches[1].shift > story.noise.batches[2].shift
+    assert story.noise.freedom == 30
+    assert story.noise.sd == pytest.approx(0.05, rel=0.4)
+    assert len(story.noise.replicates) == 30
+    assert [p for p, _, _ in story.calibration][-1] == 0.95
+    assert all(0 <= observed <= 1 for _, observed, _ in story.calibration)
+    assert story.map.candidates.shape == (80, 2)
+    assert story.map.measured.shape == (30, 2)
+    assert story.map.pending.shape == (6, 2)
+    assert story.states == ["pending"] * 6
+
+
+class Reader(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
+    path = campaign.report(tmp_path / "report.html")
+    page = path.read_text()
+    reader = Reader()
+    reader.feed(page)
+    tags = [tag for tag, _ in reader.tags]
+    assert tags.count("svg") == 6
+    assert not {"script", "link", "iframe", "img"} & set(tags)
+    for tag, attributes in reader.tags:
+        for name in ("src", "href", "xlink:href"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:")), (tag, value)
+    assert "url(http" not in page
+    assert not [tag for tag in tags if tag in ("b", "i")]
+    words = " ".join(reader.text)
+    assert "y & <i>" in words
+    for row in campaign.ask(6, request="again").itertuples():
+        assert row.id.startswith("<b>")
+    assert page.count('class="why"') == 6
+    assert re.search(r"Of 40 new measurements, \d+% fell into the 95% interval", words)
+    story = tell_story(campaign)
+    assert story.batch is not None
+
+
+def test_the_same_campaign_gives_the_same_page(campaign, tmp_path):
+    one = campaign.report(tmp_path / "1.html").read_bytes()
+    assert one == campaign.report(tmp_path / "2.html").read_bytes()
+
+
+def test_before_the_first_results(tmp_path):
+    pool = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3]})
+    with Campaign.create(tmp_path / "c.db", pool, target="y") as campaign:
+        with pytest.raises(InputError, match="nothing to report yet"):
+            campaign.report(tmp_path / "r.html")
+        assert not (tmp_path / "r.html").exists()
+        campaign.ask(2)
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert page.count("Nothing to show yet.") == 5
+        campaign.tell(pd.DataFrame({"id": ["a"], "y": [1.0]}))
+        assert "Nothing was measured twice" in campaign.report(tmp_path / "r.html").read_text()
