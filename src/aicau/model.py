@@ -35,6 +35,7 @@ from aicau.strategy import Strategy
 FORMAT = 1  # of `state`
 ROWS = 100_000  # predicted at a time
 MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
+SHIFT_ROWS = 800  # that batch effects are learned on: a cubic cost
 NORMAL_95 = 1.959964
 
 
@@ -51,13 +52,13 @@ class Measured:
     def corrected(self, x: Tensor) -> tuple["Measured", float]:  # (n, d) standardised
         """The same with the shift of each batch taken out, and the variance of the shifts.
 
-        The shifts come from `noise.fit` on at most `noise.MOST` rows, evenly spaced: a batch is known from some of its
+        The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: a batch is known from some of its
         rows. Rows without a batch keep their value.
         """
         if self.batch is None or len(np.unique(self.batch[self.batch >= 0])) < 2:
             return self, 0.0
         known = np.flatnonzero(self.batch >= 0)
-        some = known[np.linspace(0, len(known) - 1, min(len(known), noise.MOST)).astype(int)]
+        some = known[np.linspace(0, len(known) - 1, min(len(known), SHIFT_ROWS)).astype(int)]
         rows = x[torch.from_numpy(self.index[some])].double()[None]
         y, batch, count = (torch.from_numpy(a[some])[None] for a in (self.y, self.batch, self.count))
         fitted = noise.fit(rows, y, batch, count, fades=False)
