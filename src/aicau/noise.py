@@ -29,7 +29,7 @@ REPLICATED = 5  # points measured at least twice that it takes before the varian
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
-MOST = 1500  # rows that hyper-parameters are fitted on
+MOST = 512  # rows that hyper-parameters are fitted on
 NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
 
 
