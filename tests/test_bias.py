@@ -143,3 +143,18 @@ def test_posterior_knows_its_words():
         Posterior(target="bias")
     with pytest.raises(InputError, match="batches"):
         Posterior(batches="plates")
+
+
+def test_posterior_of_a_run_does_not_depend_on_the_replicates_and_batches_of_another(small):
+    problem, observations, predictions, keys = small
+    index, batch = observations.index.clone(), observations.batch.clone()
+    index[1, 16:] = index[1, 15]  # the second run has one replicated point, the first four and one more
+    index[0, 15] = index[0, 4]
+    batch[1, 10:] = 1
+    mixed = Observations(index, observations.y, observations.round, batch)
+    together = Posterior().moments(Evidence(problem.pool.x, mixed, predictions, keys))
+    for run in range(2):
+        some = slice(run, run + 1)
+        alone = Posterior().moments(Evidence(problem.pool.x, mixed[some], predictions[some], keys[some]))
+        assert torch.equal(alone.mean[0], together.mean[run])
+        assert torch.equal(alone.aleatoric[0], together.aleatoric[run])

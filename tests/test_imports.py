@@ -11,7 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "aicau"
 ORDER = [
     ["errors", "__init__"],
     ["checks", "streams", "runs", "statistics", "files"],
-    ["omega", "kernels"],
+    ["omega", "kernels", "optimise"],
     ["decomposition", "pool", "observations", "gp"],
     ["noise"],
     ["problems"],

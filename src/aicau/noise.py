@@ -52,7 +52,6 @@ class Fitted:
 
     posterior: gp.Posterior
     shift: Tensor  # (runs, l)
-    variance: Tensor  # (runs, l) own variance of each row
     shared: Tensor  # (runs,)
     inflation: Tensor  # (runs, l) squared standardised left-out residuals
     width: Tensor  # (runs,) over which the variance changes; infinite: nowhere
@@ -112,10 +111,10 @@ def fit(
         factor = local_factor(x, x, inflation, width)
         factor = factor / factor.mean(-1, keepdim=True)
         posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)
-        inflation, weight = _squares(posterior, y) * factor, weight * factor
+        inflation = _squares(posterior, y) * factor
     shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
     shift = posterior.batch_shift() if batch is not None else torch.zeros_like(y)
-    return Fitted(posterior, shift, posterior.noise()[..., None] * weight, shared, inflation, width)
+    return Fitted(posterior, shift, shared, inflation, width)
 
 
 def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)
@@ -144,20 +143,26 @@ class Noise:
 def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
     """Measurements with what their batch shares taken out: what an ensemble should be trained on."""
     o = observations
-    if not bool((o.batch != o.batch[..., :1]).any()):
-        return o.y
     points = standardise(x.double())
 
     def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor]:
-        return (fit(points[index], y, batch, fades=False).shift,)
+        return (fit(points[index], y, batch, fades=False).shift if several(batch) else torch.zeros_like(y),)
 
     (shift,) = by_run(shifts, *(t.reshape(-1, t.shape[-1]) for t in (o.index, o.y, o.batch)))
     return o.y - shift.reshape(o.y.shape)
 
 
-def replicated(observations: Observations) -> Tensor:  # (...)
+def replicated(index: Tensor) -> Tensor:  # (..., l) -> (...)
     """How many points were measured at least twice."""
-    return (observations.collapse().count > 1).sum(-1)
+    order = index.sort(-1).values
+    same = order[..., 1:] == order[..., :-1]
+    first = torch.cat([same[..., :1], same[..., 1:] & ~same[..., :-1]], -1)
+    return first.sum(-1)
+
+
+def several(batch: Tensor) -> bool:  # (..., l)
+    """Whether there is more than one batch to tell apart."""
+    return bool((batch != batch[..., :1]).any())
 
 
 def estimate(
@@ -168,16 +173,16 @@ def estimate(
     """The noise of one run: σ²_Y over the pool, the batch effect with its interval, and corrected measurements."""
     o = observations
     points = standardise(x.double())
-    several = len(o.batch.unique()) > 1
-    repeats = int(replicated(o))
+    many = several(o.batch)
+    repeats = int(replicated(o.index))
     local = repeats >= REPLICATED
-    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if several else None, None, fades, local)
+    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, fades, local)
     target = o.y.var(correction=0)
     shared = float(fitted.shared[0])
-    low, high = interval(fitted) if several else (0.0, 0.0)
-    if several and shared < NEGLIGIBLE * float(target):
+    low, high = interval(fitted) if many else (0.0, 0.0)
+    if many and shared < NEGLIGIBLE * float(target):
         words = f"{len(o.batch.unique())} batches without a common shift"
-    elif several:
+    elif many:
         words = f"{len(o.batch.unique())} batches with a shift of standard deviation {shared**0.5:.3g}"
     else:
         words = "one batch, so no batch effect can be told"

@@ -68,17 +68,17 @@ class Posterior:
         lead = o.y.shape[:-1]
         points = standardise(evidence.x.double())
         ensemble = decomposition.mean(evidence.predictions).double()
-        local = bool((noise.replicated(o) >= noise.REPLICATED).all())
-        several = bool((o.batch != o.batch[..., :1]).any())
 
         def moments(
             index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor
         ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
             at = points.expand(index.shape[0], -1, -1)
+            # Asked here, where a run stands alone on the CPU: its estimate must not depend on its neighbours.
+            local = bool((noise.replicated(index) >= noise.REPLICATED).all())
+            together = batch if self.batches != "none" and noise.several(batch) else None
             found = []
             for target in ("truth", "residual") if self.target == "best" else (self.target,):
                 value = y if target == "truth" else residual
-                together = batch if several and self.batches != "none" else None
                 model = noise.fit(points[index], value, together, None, self.batches == "field", local, self.shape)
                 mean = model.posterior.mean(at)
                 factor, rest = model.posterior.factor(at, self.rank)
