@@ -4,11 +4,12 @@
 
 Optuna's RDB storage keeps one value per trial: its processes run `ask` and `tell` once per row, with random sampling.
 An ask here is a real one: with results known it fits the model. Checked at the end: every row is there once, no
-candidate is pending twice, no process saw an error.
+candidate is pending in two asks, no process saw an error. Every process computes with one thread: they share a machine.
 """
 
 import argparse
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -133,6 +134,7 @@ def main() -> None:
     parser.add_argument("--asks", type=int, default=3, help="asks of each process")
     parser.add_argument("--optuna-rows", type=int, default=2_000, help="it is slow: fewer rows, the rate is compared")
     options = parser.parse_args()
+    os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read by the processes when they start
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ours(str(folder / "c.db"), "SQLite", options)

@@ -1,9 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
 from aicau import Eigen, Omega, Score, Spread, Top, View, streams
 from aicau.batching import BATCHINGS
 from aicau.errors import InputError
+from aicau.omega import Cobias
 
 
 def view_of(n, allowed=None, measured=None, x=None):
@@ -119,3 +122,37 @@ def test_power_draws_in_proportion_to_alpha():
     first = BATCHINGS["power"]().select(Score(alpha), view, 1)[:, 0]
     shares = torch.bincount(first, minlength=4) / runs
     torch.testing.assert_close(shares, torch.tensor([0.125, 0.25, 0.625, 0.0]), atol=0.025, rtol=0)
+
+
+def doubtful(doubt, noise, **known):
+    cobias = Cobias(
+        torch.ones(1, len(doubt), 1), None, None, torch.tensor([doubt]).double(), torch.tensor([noise]).double()
+    )
+    x = torch.tensor([[0.0], [10], [11], [12]]).double()
+    return replace(view_of(len(doubt), x=x, **known), cobias=cobias)
+
+
+def test_spread_repeats_a_point_whose_noise_hides_more_than_new_points_offer():
+    # Four points, two of them measured; the new ones are 1 and 2 away from the second.
+    flat = score_of([1.0] * 4)
+    sure = doubtful([0.0] * 4, [1.0] * 4, measured={0, 1})
+    assert Spread().select(flat, sure, 2)[0].tolist() == [3, 2]
+    unsure = doubtful([5.0, 0, 0, 0], [1.0] * 4, measured={0, 1})
+    assert Spread().select(flat, unsure, 2)[0].tolist() == [0, 3]  # √5 beats 2
+
+
+def test_a_repeat_inside_a_batch_leaves_less_to_hide_each_time():
+    # Doubt 9, noise 9: after one more measurement 9·9/18 = 4.5, then 3; the new points offer 4 and 1.
+    view = doubtful([9.0, 0, 0, 0], [9.0] * 4, measured={0, 1})
+    flat = score_of([1.0] * 4)
+    assert Spread().select(flat, view, 3)[0].tolist() == [0, 3, 2]  # without room a batch holds a point once
+    roomy = replace(view, room=torch.full((1, 4), 9))
+    assert Spread().select(flat, roomy, 4)[0].tolist() == [0, 0, 3, 0]
+    assert Spread().select(flat, replace(view, room=torch.tensor([[1, 9, 9, 9]])), 2)[0].tolist() == [0, 3]
+
+
+def test_noise_without_doubt_changes_nothing():
+    alpha = score_of([3.0, 1, 2, 5])
+    view = doubtful([0.0] * 4, [0.0] * 4, measured={1})
+    plain = Spread().select(alpha, replace(view, cobias=None), 3)
+    assert torch.equal(Spread().select(alpha, view, 3), plain)

@@ -202,6 +202,30 @@ def test_a_repeat_says_what_replication_is_worth(tmp_path):
             assert "by score" in row.why
 
 
+def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
+    """Four candidates with values that are nearly all noise: a plate of eight cannot hold new points only."""
+    few = pd.DataFrame({"id": list("abcdefgh"), "x": range(8)})
+    rng = np.random.default_rng(0)
+    with Campaign.create(tmp_path / "n.db", few, target="y") as campaign:
+        campaign.tell(pd.DataFrame({"id": list("abcdefgh") * 2, "y": rng.normal(size=16)}))
+        batch = campaign.ask(6)
+        repeats = batch[batch.duplicated("id", keep=False)]
+        assert len(repeats)
+        assert batch.why.str.contains("repeat, measured 2x before: one more takes the standard error").any()
+        assert repeats.why.str.contains("more than any new point offers").all()
+        for name, rows in batch.groupby("id"):
+            assert rows.replicate.tolist() == list(range(3, 3 + len(rows))), name
+        assert all(check.ok for check in campaign.doctor())
+        twice = repeats["id"].iloc[0]
+        count = int((batch["id"] == twice).sum())
+        told = campaign.tell(pd.DataFrame({"id": [twice], "y": [0.5]}))
+        assert told["completed"] == 1  # one well of several: the others are still to come
+        assert campaign.status()["pending"] == 5
+        assert (
+            campaign.tell(pd.DataFrame({"id": [twice] * count, "y": 0.1 * np.arange(count)}))["completed"] == count - 1
+        )
+
+
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
@@ -209,6 +233,7 @@ def test_a_repeat_says_what_replication_is_worth(tmp_path):
         ("farthest", "to the nearest known point"),
         ("pemse:direct:eigen", "peak of mode 1 of the error matrix"),
         ("pemse:direct:eigen:difference", "peak of mode 1 of the error matrix"),
+        ("pemse:direct:eigen:slope", "peak of mode 1 of the error matrix"),
         ("br:quadratic:top", "number 1 by score"),
     ],
 )

@@ -1,5 +1,8 @@
 """The fused kernels against plain PyTorch: gradient, whole training, early stopping, independence of neighbours."""
 
+import subprocess
+import sys
+
 import numba
 import numpy as np
 import pytest
@@ -180,3 +183,17 @@ def test_prediction_equals_the_reference_at_any_number_of_points():
         torch.testing.assert_close(kernels.mlp_forward(parameters, x, settings), expected, rtol=1e-4, atol=1e-6)
         shared = kernels.mlp_forward(parameters, x[:1], settings)
         assert torch.equal(shared[0], kernels.mlp_forward(parameters[:1], x[:1], settings)[0])
+
+
+def test_numba_leaves_the_threads_of_torch_alone():
+    """Its first launch in a process sets OpenMP's threads; with two, every small product may wait for a busy core."""
+    code = """
+import torch
+torch.set_num_threads(1)
+from aicau import MLP, streams
+x = torch.rand(1, 20, 2)
+MLP().fit(x, x[..., 0], streams.runs(0, 1)).predict(x[0])
+print(torch.get_num_threads())
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "1"

@@ -14,8 +14,8 @@ from aicau.strategy import DEFAULT
 
 def test_every_string_of_the_design_is_understood():
     parsed = Strategy.parse("pemse:quadratic:eigen:difference")
-    parts = (parsed.acquisition, parsed.bias, parsed.batching, parsed.difference)
-    assert parts == (ACQUISITIONS["pemse"](), BIASES["quadratic"](), Eigen(), True)
+    parts = (parsed.acquisition, parsed.bias, parsed.batching, parsed.change)
+    assert parts == (ACQUISITIONS["pemse"](), BIASES["quadratic"](), Eigen(), "difference")
     assert str(parsed) == "pemse:quadratic:eigen:difference"
     for text in (
         "random",

@@ -177,10 +177,14 @@ class Campaign:
             )
 
     def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
+        from aicau.acquisition import CHANGES
         from aicau.choice import choose
 
-        previous = self._previous(moment) if model is not None and self.strategy.difference else None
-        picks = choose(self._features(), moment, model, previous, self.strategy, self.settings["seed"], n)
+        strategy = self.strategy
+        earlier: list[Model] = []
+        if model is not None and strategy.change is not None:
+            earlier = self._earlier(moment, CHANGES[strategy.change] - 1)
+        picks = choose(self._features(), moment, model, earlier, strategy, self.settings["seed"], n)
         return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     def _batch(self, session: Session, ask: int) -> pd.DataFrame:
@@ -280,11 +284,12 @@ class Campaign:
 
         return Model.load(load(bytes(row.tensors)), row.info, self._features())
 
-    def _previous(self, moment: Moment) -> "Model | None":
+    def _earlier(self, moment: Moment, most: int) -> "list[Model]":
+        """The models of the rounds before, the latest last."""
         with self.store.reading() as session:
-            bases = [basis for basis, round, _ in session.model_infos() if round < moment.round]
-            row = session.model(bases[-1]) if bases else None
-        return None if row is None else self._loaded(row)
+            last = {round: basis for basis, round, _ in session.model_infos() if round < moment.round}
+            rows = [session.model(last[round]) for round in sorted(last)[-most:]]
+        return [self._loaded(row) for row in rows]
 
     def predictions(self) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from torch import Tensor
 from aicau import streams
 from aicau.acquisition import Score, View
 from aicau.acquisition.random import Random
-from aicau.batching import Eigen, Top
+from aicau.batching import Eigen, Spread, Top
+from aicau.batching.spread import doubts
 from aicau.model import Measured, Model, Prediction
 from aicau.store import Moment
-from aicau.strategy import FIRST_DIFFERENCE, Strategy
+from aicau.strategy import FIRST_CHANGE, Strategy
 
 FIRST = "farthest"  # with nothing measured, the batch fills the space
 
@@ -51,12 +52,15 @@ def choose(
     x: Tensor,  # (n, d) standardised
     moment: Moment,
     model: Model | None,
-    previous: Model | None,  # of the round before, for differences
+    earlier: Sequence[Model],  # of the rounds before, for strategies that look at changes
     strategy: Strategy,
     seed: int,
     m: int,
 ) -> list[Pick]:
-    """The next `m` points. Pending points count as measured for distances and are not proposed again."""
+    """The next `m` points. Pending points count as measured for distances and are not proposed again.
+
+    A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
+    """
     n = x.shape[0]
     counts = np.zeros(n, dtype=np.int64)
     for row in moment.rows:
@@ -67,27 +71,35 @@ def choose(
     allowed[moment.abandoned] = False
     key = streams.fold(round_key(seed, moment.round), moment.last_ask)
     view = View(x, allowed[None], marked[None], key)
+    scores: list[Score] = []
     if model is None:
-        strategy, score = Strategy.parse(FIRST), None
+        strategy = Strategy.parse(FIRST)
     else:
-        view = View(x, allowed[None], marked[None], key, model.predictions, model.cobias)
-        score = _score(view, strategy, previous)
-    chosen = strategy.choose(view, m, score, FIRST_DIFFERENCE)[0][0]
+        room = torch.where(allowed, m, 0)[None]
+        view = replace(view, predictions=model.predictions, cobias=model.cobias, room=room)
+        scores = [
+            strategy.acquisition.score(replace(view, predictions=one.predictions, cobias=one.cobias)) for one in earlier
+        ]
+    chosen = strategy.choose(view, m, scores, FIRST_CHANGE)[0][0]
     near = _distances(x, marked, chosen).tolist()
-    reasons = _reasons(strategy, view, score, near)
+    reasons = _reasons(strategy, view, scores, near)
     prediction = None if model is None else model.predict()
     free = 0 if model is None else int(model.info["noise_freedom"])
-    return [
-        _explain(at, near[i], reasons[i], int(counts[at]), prediction, free, strategy)
-        for i, at in enumerate(chosen.tolist())
-    ]
+    doubt = doubts(view)[0] if isinstance(strategy.batching, Spread) else None
+    picks = []
+    for i, at in enumerate(chosen.tolist()):
+        worth = None if doubt is None or not counts[at] else float(doubt[0, at])
+        reason = reasons[i] if worth is None else "a point known already"
+        picks.append(_explain(at, near[i], reason, int(counts[at]), prediction, free, strategy, worth))
+        counts[at] += 1
+    return picks
 
 
-def _reasons(strategy: Strategy, view: View, previous: Score | None, near: Sequence[float]) -> list[str]:
+def _reasons(strategy: Strategy, view: View, history: Sequence[Score], near: Sequence[float]) -> list[str]:
     """What the batching rule saw in each point."""
     if isinstance(strategy.batching, Eigen):
         score = strategy.acquisition.score(view)
-        score = score if previous is None else score.difference(previous)
+        score = score.change(strategy.change, history) if strategy.change is not None and history else score
         assert score.omega is not None
         omega = score.omega.restrict(view.allowed)
         values = omega.top_eigenpairs(len(near))[0][0]
@@ -100,14 +112,6 @@ def _reasons(strategy: Strategy, view: View, previous: Score | None, near: Seque
     if isinstance(strategy.batching, Top):
         return [f"number {i + 1} by score" for i in range(len(near))]
     return [f"distance {d:.3g} to the nearest known point" for d in near]
-
-
-def _score(view: View, strategy: Strategy, previous: Model | None) -> Score | None:
-    """The plain score of the round before, where the strategy looks at differences and there was one."""
-    if previous is None or not strategy.difference:
-        return None
-    before = View(view.x, view.allowed, view.measured, view.keys, previous.predictions, previous.cobias)
-    return strategy.acquisition.score(before)
 
 
 def _distances(x: Tensor, marked: Tensor, chosen: Tensor) -> Tensor:  # (m,)
@@ -125,10 +129,11 @@ def _explain(
     at: int,
     distance: float,
     reason: str,
-    count: int,  # measurements so far
+    count: int,  # measurements so far, those earlier in this batch included
     prediction: Prediction | None,
     free: int,  # degrees of freedom behind the noise
     strategy: Strategy,
+    worth: float | None,  # squared distance that the doubt about a known point is worth, where the batching weighs it
 ) -> Pick:
     numbers: dict[str, float | int | str | None] = {
         "rule": strategy.name,
@@ -156,9 +161,12 @@ def _explain(
         return Pick(at, 1, words, numbers)
     before, after = noise / count, noise / (count + 1)
     numbers |= {"measured_before": count, "mean_variance_now": before, "mean_variance_after": after}
-    worth = (
+    gain = (
         f"one more takes the standard error of its mean from {math.sqrt(before):.3g} to {math.sqrt(after):.3g}"
         if free
         else "the noise is unknown, and a repeat shows it"
     )
-    return Pick(at, count + 1, f"repeat, measured {count}x before: {worth}; {words}", numbers)
+    if worth is not None:
+        numbers["doubt_as_distance"] = math.sqrt(worth)
+        gain += f"; what it hides is worth a distance of {math.sqrt(worth):.3g}, more than any new point offers"
+    return Pick(at, count + 1, f"repeat, measured {count}x before: {gain}; {words}", numbers)

@@ -30,17 +30,18 @@ BATCH_BOUNDS = (1e-6, 1e2)
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 PIVOTS = 4096  # points a factor's pivots are sought among
 CELLS = 2 * 10**7  # entries of a cross-covariance held at once
+FAR = 75.0  # exp(−75) counts as nothing; what underflows costs a hundred times the time
 
 
 def rbf(square: Tensor) -> tuple[Tensor, Tensor]:
     """k = exp(−r²/2), and −2 ∂k/∂r²."""
-    value = torch.exp(-0.5 * square)
+    value = torch.exp((-0.5 * square).clamp_min(-FAR))
     return value, value
 
 
 def matern(square: Tensor) -> tuple[Tensor, Tensor]:
     """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r²."""
-    root = (5 * square).sqrt()
+    root = (5 * square).sqrt().clamp_max(FAR)
     decay = torch.exp(-root)
     return (1 + root + (5 / 3) * square) * decay, (5 / 3) * (1 + root) * decay
 
@@ -113,7 +114,7 @@ class Rows:
         if not self.fades:
             return size, torch.zeros_like(size)
         plain = torch.zeros_like(theta[..., : 1 + self.x.shape[-1]])
-        far = squares(self.x, self.x, plain).sqrt() / theta[..., at + 1, None, None].exp()
+        far = (squares(self.x, self.x, plain).sqrt() / theta[..., at + 1, None, None].exp()).clamp_max(FAR)
         return size * torch.exp(-far), far
 
 
@@ -220,6 +221,11 @@ class Posterior:
         """σ_n², the variance of one measurement (of relative weight 1)."""
         assert self.rows.relative is not None
         return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+
+    def roughness(self) -> Tensor:  # (...)
+        """How much two values differ, squared, per squared distance between near points: σ_f² mean(1/ℓ_j²)."""
+        lengths = self.theta[..., 1 : 1 + self.rows.x.shape[-1]]
+        return self.theta[..., 0].exp() * torch.exp(-2 * lengths).mean(-1) * self.scale**2
 
     def batch_variance(self) -> Tensor:  # (...)
         """σ_b²."""

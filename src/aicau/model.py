@@ -29,12 +29,13 @@ from aicau.ensembles.mlp import FittedMLP
 from aicau.errors import InputError, StoreError
 from aicau.kernels import MLPSettings
 from aicau.observations import Observations
-from aicau.omega import Omega
+from aicau.omega import Cobias, Omega
 from aicau.strategy import Strategy
 
 FORMAT = 1  # of `state`
 ROWS = 100_000  # predicted at a time
 MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
+MOST_EVIDENCE = 1500  # measurements that an estimate of the bias sees one by one
 SHIFT_ROWS = 800  # that batch effects are learned on: a cubic cost
 NORMAL_95 = 1.959964
 
@@ -142,6 +143,8 @@ class Model:
         }
         if self.cobias.extra is not None:
             tensors["cobias.extra"] = self.cobias.extra
+        if isinstance(self.cobias, Cobias) and self.cobias.doubt is not None and self.cobias.noise is not None:
+            tensors |= {"cobias.doubt": self.cobias.doubt, "cobias.noise": self.cobias.noise}
         settings = asdict(self.ensemble.settings)
         words = json.dumps({"format": FORMAT, "ensemble": settings, **self.info}, sort_keys=True, allow_nan=False)
         return {name: tensor.contiguous() for name, tensor in tensors.items()}, words
@@ -155,7 +158,8 @@ class Model:
         settings = info.pop("ensemble")
         settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
         fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
-        cobias = Omega(tensors["cobias.factor"], tensors["cobias.signs"], tensors.get("cobias.extra"))
+        names = ("cobias.factor", "cobias.signs", "cobias.extra", "cobias.doubt", "cobias.noise")
+        cobias = Cobias(tensors[names[0]], *(tensors.get(name) for name in names[1:]))
         return cls(x, fitted, cobias, info)
 
 
@@ -184,10 +188,14 @@ def fit(
     targets = (means - shift) / scale
     fitted = MLP().fit(x[index][None], targets[None], keys)
     predictions = forward(fitted, x)
-    # One row per point, as for F_k: today's estimators do not use the counts, and their cost is cubic in the rows.
-    standard = Observations(index[None], targets[None], torch.zeros(len(index), dtype=torch.int64))
+    if observations.rows > MOST_EVIDENCE:  # the cost of an estimate is cubic in its rows: then one mean per point
+        standard, unseen = Observations(index[None], targets[None], torch.zeros(len(index)).long()), fitted.unseen
+    else:
+        values = (observations.y - shift) / scale
+        standard = Observations(observations.index, values, observations.round)
+        unseen = fitted.unseen[..., torch.searchsorted(index, observations.index[0])]
     estimator = strategy.bias if strategy.bias is not None else Direct()
-    cobias = estimator.estimate(Evidence(x, standard, predictions, keys, fitted.unseen))
+    cobias = estimator.estimate(Evidence(x, standard, predictions, keys, unseen))
     variance, freedom = measured.replicate_variance()
     own = variance / scale**2
     # The squared error of a member on a point it did not see estimates τ (Eq. bvt): it sets the width of intervals.

@@ -131,6 +131,10 @@ class Omega:
         extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
         return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
 
+    def scale(self, by: float) -> "Omega":
+        """The matrix times a number."""
+        return Omega(self.factor, by * self.weights, None if self.extra is None else by * self.extra)
+
     def __add__(self, other: "Omega") -> "Omega":
         return _join(self, other, 1.0)
 
@@ -138,7 +142,25 @@ class Omega:
         return _join(self, other, -1.0)
 
     def __neg__(self) -> "Omega":
-        return Omega(self.factor, -self.weights, None if self.extra is None else -self.extra)
+        return self.scale(-1.0)
+
+
+@dataclass(frozen=True)
+class Cobias(Omega):
+    """Δ̂ as an estimator gives it, with what it learned of truth and noise on the way, as squared distances.
+
+    Over a squared distance of `doubt` the truth changes as much as it is still unknown at a point, over `noise` as much
+    as a measurement differs from it. Batching can weigh a repeat against a new point by them.
+    """
+
+    doubt: Tensor | None = None  # (..., n)
+    noise: Tensor | None = None  # (..., n)
+
+    def __getitem__(self, index: int | slice) -> "Cobias":
+        """Estimates of some runs (along the first leading dimension)."""
+        one = super().__getitem__(index)
+        own = (None if part is None else part[index] for part in (self.doubt, self.noise))
+        return Cobias(one.factor, one.signs, one.extra, *own)
 
 
 def _join(a: Omega, b: Omega, sign: float) -> Omega:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import checks, decomposition, noise, streams
-from aicau.acquisition import Score, View
+from aicau.acquisition import CHANGES, Score, View
 from aicau.bias import BiasEstimator, Evidence, check_finite
 from aicau.ensembles import MLP, Ensemble, Fitted
 from aicau.errors import InputError
@@ -197,7 +197,7 @@ class Loop:
         self.seconds: dict[str, float] = {}
         self.lane_seconds = [0.0] * len(lanes)  # choosing, with the lane's part of what its bias estimator took
         self.mse: list[Tensor] = []  # (lane, run) per round
-        self.previous: dict[int, Score] = {}
+        self.history: dict[int, list[Score]] = {}  # the last plain scores of lanes that look at changes
         self.fitted: Fitted | None = None  # (lane, run): the ensembles of the last round
         start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
         empty = torch.zeros(len(lanes), len(keys), 0, device=device)
@@ -257,7 +257,7 @@ class Loop:
             return (((decomposition.mean(some).double() - truth) ** 2).mean(-1),)
 
         truth = self.truth[:, None].expand(*predictions.shape[:2], -1)
-        (mse,) = by_run(error, predictions.flatten(0, 1), truth.flatten(0, 1))
+        (mse,) = by_run(error, predictions.flatten(0, 1), truth.flatten(0, 1), points=self.pool.n)
         return mse.reshape(predictions.shape[:2]).cpu()
 
     def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
@@ -277,11 +277,13 @@ class Loop:
                     None if self.fitted is None else self.fitted[at],
                     self.observations[at],
                     self.pool.x,
+                    self.capacity[at] - counts[at],
                 )
+                history = self.history.get(at, [])
                 with self._clock_lanes([at]):
-                    batch, _, plain = lane.strategy.choose(view, self.batch_size, self.previous.get(at), self.round)
+                    batch, _, plain = lane.strategy.choose(view, self.batch_size, history, self.round)
                 if plain is not None:
-                    self.previous[at] = plain
+                    self.history[at] = [*history, plain][1 - max(CHANGES.values()) :]
                 batches.append(batch)
         return torch.stack(batches)
 
@@ -346,12 +348,14 @@ class Loop:
             "batch": o.batch,
             "mse": torch.stack(self.mse) if self.mse else o.y[:0],
         }
-        for at, score in self.previous.items():
-            tensors[f"previous/{at}/alpha"] = score.alpha
-            if score.omega is not None:
-                tensors |= {f"previous/{at}/factor": score.omega.factor, f"previous/{at}/signs": score.omega.weights}
-                if score.omega.extra is not None:
-                    tensors[f"previous/{at}/extra"] = score.omega.extra
+        for lane, scores in self.history.items():
+            for k, score in enumerate(scores):
+                at = f"history/{lane}/{k}/"
+                tensors[at + "alpha"] = score.alpha
+                if score.omega is not None:
+                    tensors |= {at + "factor": score.omega.factor, at + "signs": score.omega.weights}
+                    if score.omega.extra is not None:
+                        tensors[at + "extra"] = score.omega.extra
         return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -360,13 +364,11 @@ class Loop:
         self.observations = Observations(state["index"], state["y"], state["rounds"], state["batch"])
         self.mse = list(state["mse"].cpu().unbind(0))
         self.round = len(self.mse)
-        for name in state:
-            if name.endswith("/alpha"):
-                at = name.removesuffix("alpha")
-                omega = None
-                if at + "factor" in state:
-                    omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
-                self.previous[int(at.split("/")[1])] = Score(state[name], omega)
+        for at in sorted(name.removesuffix("alpha") for name in state if name.endswith("/alpha")):
+            omega = None
+            if at + "factor" in state:
+                omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
+            self.history.setdefault(int(at.split("/")[1]), []).append(Score(state[at + "alpha"], omega))
 
 
 def _interval(interval: Interval, word: str) -> dict[str, float | None]:

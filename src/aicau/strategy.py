@@ -1,9 +1,11 @@
-"""A strategy: acquisition, bias, batching (and difference) side by side, named by one string.
+"""A strategy: acquisition, bias, batching (and change between rounds) side by side, named by one string.
 
-`acquisition[:bias][:batching][:difference]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
-`pemse:quadratic:eigen:difference`. Batching is `top` where it is not given.
+`acquisition[:bias][:batching][:change]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
+`pemse:quadratic:eigen:difference`. Batching is `top` where it is not given. The last word may be `difference` (of this
+round and the one before) or `slope` (over the last four).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import checks, streams
-from aicau.acquisition import ACQUISITIONS, Acquisition, Score, View
+from aicau.acquisition import ACQUISITIONS, CHANGES, Acquisition, Score, View
 from aicau.batching import BATCHINGS, Batching
 from aicau.bias import BIASES, BiasEstimator, Evidence, check_finite
 from aicau.ensembles import MLP, Ensemble
@@ -23,7 +25,7 @@ from aicau.pool import standardise
 from aicau.runs import by_run
 
 DEFAULT = "br:posterior:spread"  # what the word `default` stands for: docs/comparison.md
-FIRST_DIFFERENCE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
+FIRST_CHANGE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
 
 
 class Chooser(Protocol):
@@ -36,7 +38,7 @@ class Chooser(Protocol):
     def bias(self) -> BiasEstimator | None: ...
 
     def choose(
-        self, view: View, m: int, previous: Score | None = None, round: int = 0
+        self, view: View, m: int, history: Sequence[Score] = (), round: int = 0
     ) -> tuple[Tensor, Tensor, Score | None]: ...
 
 
@@ -48,7 +50,7 @@ class Strategy:
     acquisition: Acquisition
     batching: Batching
     bias: BiasEstimator | None = None
-    difference: bool = False
+    change: str | None = None  # look at how the score changes between rounds: `difference` or `slope`
     ensemble: Ensemble = field(default_factory=MLP)  # used by `query` only
     random_state: int = 0  # used by `query` only
 
@@ -64,7 +66,7 @@ class Strategy:
         if head not in ACQUISITIONS:
             raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
         acquisition = ACQUISITIONS[head]()
-        kinds = {"bias": list(BIASES), "batching": list(BATCHINGS), "difference": ["difference"]}
+        kinds = {"bias": list(BIASES), "batching": list(BATCHINGS), "change": list(CHANGES)}
         found: dict[str, str] = {}
         for word in words:
             kind = next((kind for kind, known in kinds.items() if word in known), None)
@@ -79,8 +81,8 @@ class Strategy:
             )
         if "bias" in found and not acquisition.needs_bias:
             raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
-        if "difference" in found and not acquisition.needs_model:
-            raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
+        if "change" in found and not acquisition.needs_model:
+            raise InputError(f"{head!r} does not change between rounds, so it has no {found['change']} version")
         fixed = acquisition.batching
         word = found.get("batching", fixed or "top")
         if fixed is not None and word != fixed:
@@ -90,7 +92,7 @@ class Strategy:
             acquisition=acquisition,
             batching=BATCHINGS[word](),
             bias=BIASES[found["bias"]]() if "bias" in found else None,
-            difference="difference" in found,
+            change=found.get("change"),
         )
         return replace(strategy, **parts) if parts else strategy
 
@@ -105,22 +107,22 @@ class Strategy:
         self,
         view: View,  # leading dimension: runs
         m: int,
-        previous: Score | None = None,  # the plain score of the round before
+        history: Sequence[Score] = (),  # the plain scores of the rounds before, the latest last
         round: int = 0,  # 0 is the first batch chosen by a strategy
     ) -> tuple[Tensor, Tensor, Score | None]:  # chosen (runs, m), α used (runs, n), plain score to keep
         """The next batch of every run; run by run on the CPU, all at once elsewhere."""
         plain = self.acquisition.score(view)
         score = plain
-        if self.difference and round >= FIRST_DIFFERENCE and previous is not None:
-            score = plain.difference(previous)
+        if self.change is not None and round >= FIRST_CHANGE and history:
+            score = plain.change(self.change, history)
         order = torch.arange(view.allowed.shape[0], device=view.allowed.device)
 
         def select(runs: Tensor) -> tuple[Tensor]:
             some = slice(int(runs[0]), int(runs[-1]) + 1)
             return (self.batching.select(score[some], view[some], m),)
 
-        (chosen,) = by_run(select, order)
-        return chosen, score.alpha, plain if self.difference else None
+        (chosen,) = by_run(select, order, points=view.allowed.shape[-1])
+        return chosen, score.alpha, plain if self.change else None
 
     def query(
         self,
@@ -133,8 +135,8 @@ class Strategy:
         """Choose from a table, with the signature and the meaning of scikit-activeml.
 
         `candidates` are all unlabelled rows of X (None), rows of X by index, or features (then indices point into
-        them). Rows of X with the same features are replicates of one point. One call sees one round, so a difference
-        strategy answers with its plain version here; `simulate` keeps rounds.
+        them). Rows of X with the same features are replicates of one point. One call sees one round, so a strategy
+        of changes answers with its plain version here; `simulate` keeps rounds.
         """
         features = checks.features(X, "X")
         labels = torch.as_tensor(np.array(y, dtype=float))

@@ -241,3 +241,17 @@ class TestPhase:
         assert "| × 5 | π/2 |" in (tmp_path / "phase.md").read_text()
         with pytest.raises(InputError, match="at least two"):
             phase.Grid(("random",))
+
+
+def test_several_processes_give_the_same_numbers():
+    settings = Settings("toy", ("random", "lc"), 3, panels=("type2-10", "type1-10"))
+    seen = []
+    alone = bench.run(settings, "cpu", ensemble=QUICK)
+    together = bench.run(settings, "cpu", lambda *a: seen.append(a), QUICK, jobs=2)
+    key = ["panel", "strategy", "run", "round"]
+    a, b = (one.frame.sort_values(key, ignore_index=True) for one in (alone, together))
+    pd.testing.assert_frame_equal(a, b)
+    assert alone.frame["panel"].unique().tolist() == together.frame["panel"].unique().tolist()
+    assert seen[-1][1] == seen[-1][2] > 0
+    with pytest.raises(InputError, match="jobs"):
+        bench.run(settings, "cpu", ensemble=QUICK, jobs=0)

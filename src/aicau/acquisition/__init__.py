@@ -1,7 +1,7 @@
 """Acquisition functions by name; a new one is one file and one entry here."""
 
 from aicau.acquisition.bald import Bald
-from aicau.acquisition.base import Acquisition, Score, View
+from aicau.acquisition.base import CHANGES, Acquisition, Score, View
 from aicau.acquisition.br import BiasReduction
 from aicau.acquisition.farthest import Farthest
 from aicau.acquisition.lc import LeastConfidence
@@ -17,4 +17,4 @@ ACQUISITIONS: dict[str, type[Acquisition]] = {
     "pemse": Pemse,
 }
 
-__all__ = ["ACQUISITIONS", "Acquisition", "Score", "View"]
+__all__ = ["ACQUISITIONS", "CHANGES", "Acquisition", "Score", "View"]

@@ -1,18 +1,24 @@
 """Acquisition functions α: what is maximised over the pool (Table 1).
 
-An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) and its diagonal α; the difference version
-is the same matrix of round k−1 minus that of round k, in which the aleatoric term cancels.
+An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) and its diagonal α. Its change between
+rounds, in which the aleatoric term cancels, comes in two versions: `difference` is the matrix of round k−1 minus that
+of round k; `slope` is how fast it falls over the last rounds, which one noisy round cannot turn round.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from aicau import decomposition
 from aicau.ensembles import Fitted
 from aicau.observations import Observations
 from aicau.omega import Omega
+
+CHANGES = {"difference": 2, "slope": 4}  # by how many rounds each looks at, this one included
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class View:
     fitted: Fitted | None = None  # the ensembles behind the predictions
     observations: Observations | None = None  # (..., l)
     points: Tensor | None = None  # (n, d) the pool as the ensembles see it, not standardised
+    room: Tensor | None = None  # (..., n) how often each may still be measured; None: a batch holds it once
 
     def __getitem__(self, run: slice) -> "View":
         """Some of the runs (along the first leading dimension)."""
@@ -40,6 +47,7 @@ class View:
             cobias=None if self.cobias is None else self.cobias[run],
             fitted=None if self.fitted is None else self.fitted[run],
             observations=None if self.observations is None else self.observations[run],
+            room=None if self.room is None else self.room[run],
         )
 
 
@@ -54,11 +62,33 @@ class Score:
     def of(cls, omega: Omega) -> "Score":
         return cls(omega.diagonal(), omega)
 
+    def change(self, kind: str, history: Sequence["Score"]) -> "Score":
+        """How much the score fell, by the scores of the rounds before (the latest last)."""
+        return self.difference(history[-1]) if kind == "difference" else self.slope(history)
+
     def difference(self, previous: "Score") -> "Score":
         """κ: the score of the round before minus this one."""
         both = self.omega is not None and previous.omega is not None
         omega = decomposition.difference(previous.omega, self.omega) if both else None  # type: ignore[type-var]
         return Score(decomposition.difference(previous.alpha, self.alpha), omega)
+
+    def slope(self, history: Sequence["Score"]) -> "Score":
+        """How fast the score falls per round: α by the median over pairs of rounds (Theil and Sen), the matrix by
+        least squares, which keeps it a signed factor."""
+        scores = [*history[1 - CHANGES["slope"] :], self]
+        pairs = combinations(enumerate(scores), 2)
+        falls = torch.stack([(a.alpha - b.alpha) / (j - i) for (i, a), (j, b) in pairs])
+        order = falls.sort(0).values
+        middle = (order[(len(order) - 1) // 2] + order[len(order) // 2]) / 2
+        omegas = [score.omega for score in scores if score.omega is not None]
+        if len(omegas) < len(scores):
+            return Score(middle)
+        times = [k - (len(scores) - 1) / 2 for k in range(len(scores))]
+        square = sum(t * t for t in times)
+        total = omegas[0].scale(-times[0] / square)
+        for time, omega in zip(times[1:], omegas[1:], strict=True):
+            total = total + omega.scale(-time / square)
+        return Score(middle, total)
 
     def __getitem__(self, run: slice) -> "Score":
         return Score(self.alpha[run], None if self.omega is None else self.omega[run])

@@ -1,4 +1,4 @@
-"""Batching: from a score over the pool to m different points."""
+"""Batching: from a score over the pool to m points."""
 
 from typing import Protocol
 
@@ -10,7 +10,8 @@ from aicau.errors import InputError
 
 
 class Batching(Protocol):
-    """Parameters only; `select` is a pure function. Chosen points are distinct and allowed."""
+    """Parameters only; `select` is a pure function. Chosen points are allowed, and distinct unless the view has room
+    for repeats."""
 
     def select(self, score: Score, view: View, m: int) -> Tensor: ...  # (..., m)
 

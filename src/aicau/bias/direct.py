@@ -27,7 +27,7 @@ class Direct:
             residual.reshape(-1, residual.shape[-1]),
             seen.valid.reshape(-1, residual.shape[-1]),
         ]
-        (estimate,) = by_run(self._mean, *flat)
+        (estimate,) = by_run(self._mean, *flat, points=n)
         return decomposition.cobias(place(residual, seen, estimate.reshape(*lead, n)).float())
 
     def _mean(self, side: Tensor, rows: Tensor, residual: Tensor, valid: Tensor) -> tuple[Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from aicau import decomposition, noise
 from aicau.bias.base import Evidence
 from aicau.errors import unknown
-from aicau.omega import Omega
+from aicau.omega import Cobias
 from aicau.pool import standardise
 from aicau.runs import by_run
 
@@ -36,6 +36,7 @@ class Moments:
     rest: Tensor  # (..., n) the diagonal of C that the factor leaves
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
     left_out: Tensor  # (..., l) standardised errors of left-out measurements
+    roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
 
     def variance(self) -> Tensor:  # (..., n)
         """The diagonal of C."""
@@ -58,10 +59,11 @@ class Posterior:
         if self.batches not in BATCHES:
             raise unknown("batches", self.batches, list(BATCHES))
 
-    def estimate(self, evidence: Evidence) -> Omega:
+    def estimate(self, evidence: Evidence) -> Cobias:
         found = self.moments(evidence)
         whole = torch.cat([found.mean[..., None], found.factor], -1).float()
-        return Omega(whole, None, found.rest.float())
+        doubt, noise = (part / found.roughness for part in (found.variance(), found.aleatoric))
+        return Cobias(whole, None, found.rest.float(), doubt.float(), noise.float())
 
     def moments(self, evidence: Evidence) -> Moments:
         o = evidence.observations
@@ -69,33 +71,43 @@ class Posterior:
         points = standardise(evidence.x.double())
         ensemble = decomposition.mean(evidence.predictions).double()
 
-        def moments(
-            index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor
-        ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
             at = points.expand(index.shape[0], -1, -1)
             # Asked here, where a run stands alone on the CPU: its estimate must not depend on its neighbours.
             local = bool((noise.replicated(index) >= noise.REPLICATED).all())
             together = batch if self.batches != "none" and noise.several(batch) else None
-            found = []
+            fits = []
             for target in ("truth", "residual") if self.target == "best" else (self.target,):
                 value = y if target == "truth" else residual
                 model = noise.fit(points[index], value, together, None, self.batches == "field", local, self.shape)
-                mean = model.posterior.mean(at)
-                factor, rest = model.posterior.factor(at, self.rank)
-                aleatoric = model.variance_at(at) + model.shared[..., None]
                 predicted, spread = model.posterior.left_out()
-                bias = ensemble - mean if target == "truth" else mean
-                error = value - predicted
-                found.append((bias, factor, rest, aleatoric, error / spread.sqrt(), (error**2).mean(-1)))
-            first, second = found[0], found[-1]
-            better = second[-1] < first[-1]
-            chosen = [
-                torch.where(better.reshape(-1, *[1] * (a.ndim - 1)), b, a)
-                for a, b in zip(first[:-1], second[:-1], strict=True)
-            ]
-            return chosen[0], chosen[1], chosen[2], chosen[3], chosen[4]
+                fits.append((model, ensemble if target == "truth" else None, value - predicted, spread))
+            square = torch.stack([(error**2).mean(-1) for _, _, error, _ in fits])
+            best = square.argmin(0)
+            found = [_describe(*fit, at, self.rank) if bool((best == i).any()) else None for i, fit in enumerate(fits)]
+            there = [one for one in found if one is not None]
+            return tuple(
+                torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
+                for a, b in zip(there[0], there[-1], strict=True)
+            )
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
         flat = [t.reshape(-1, t.shape[-1]) for t in tensors]
-        parts = by_run(moments, *flat)
+        parts = by_run(moments, *flat, points=points.shape[0])
         return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))
+
+
+def _describe(
+    model: noise.Fitted,
+    ensemble: Tensor | None,  # (runs, n) μ_F where the process models the measurements; None: it models the residuals
+    error: Tensor,  # (runs, l) of left-out measurements
+    spread: Tensor,  # (runs, l) their variance
+    at: Tensor,  # (runs, n, p)
+    rank: int,
+) -> tuple[Tensor, ...]:
+    """The fields of `Moments`."""
+    mean = model.posterior.mean(at)
+    factor, rest = model.posterior.factor(at, rank)
+    aleatoric = model.variance_at(at) + model.shared[..., None]
+    bias = mean if ensemble is None else ensemble - mean
+    return bias, factor, rest, aleatoric, error / spread.sqrt(), model.posterior.roughness()[..., None]

@@ -14,7 +14,7 @@ from aicau.errors import AicauError
 def simulate(
     strategy: Annotated[
         list[str],
-        typer.Option(help="acquisition[:bias][:batching][:difference], e.g. pemse:direct:eigen; repeat to compare"),
+        typer.Option(help="acquisition[:bias][:batching][:change], e.g. pemse:direct:eigen; repeat to compare"),
     ],
     problem: Annotated[str, typer.Option(help="type1, type2 or type3")] = "type2",
     initial: Annotated[int, typer.Option(help="Random points measured before the first round")] = 10,
@@ -130,6 +130,7 @@ def bench(
     most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
     gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("bench"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
@@ -147,14 +148,14 @@ def bench(
 
         if data is not None or panel or gp:
             raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device)
+        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, jobs=jobs)
         page = "phase.md"
     else:
         from aicau.experiments.bench import Settings
         from aicau.experiments.bench_report import compare
 
         settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
-        work = partial(compare, settings, out, device)
+        work = partial(compare, settings, out, device, jobs=jobs)
         page = "bench.md"
     if as_json:
         print(json.dumps(work(begin=START), allow_nan=False))

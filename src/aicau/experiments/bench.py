@@ -13,6 +13,7 @@ import importlib.util
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from aicau import checks, problems, streams
 from aicau.ensembles import ENSEMBLES, MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.experiments import paper, peers
+from aicau.experiments.jobs import over
 from aicau.problems import Problem, replay
 from aicau.simulation import Lane, Loop
 from aicau.strategy import DEFAULT, Chooser, Strategy
@@ -83,58 +85,97 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some runs of one panel: what one process computes at a time."""
+
+    settings: Settings
+    panel: Panel
+    words: tuple[str, ...]
+    lines: tuple[str, ...]  # methods that bring a model of their own
+    runs: tuple[int, int]  # first, and one past the last
+    device: str
+    ensemble: Ensemble
+
+
 def run(
-    settings: Settings, device: str = "auto", report: Report | None = None, ensemble: Ensemble | None = None
+    settings: Settings,
+    device: str = "auto",
+    report: Report | None = None,
+    ensemble: Ensemble | None = None,
+    jobs: int = 1,
 ) -> Outcome:
-    """Run a suite, panel by panel."""
-    chosen = checks.pick_device(device)
+    """Run a suite, panel by panel, or on several processes; on the CPU the numbers do not depend on how many."""
     made, notes = panels(settings)
     model = ENSEMBLES[settings.ensemble]() if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
     if not words:
         words, missing = lineup(model)
         notes += missing
-    methods = [method(word) for word in words]
-    lines = list(peers.GP_LINES.values()) if settings.gp else []
-    if settings.gp and (absent := [line.name for line in lines if not installed(_PACKAGE[line.name])]):
+    for word in words:
+        method(word)  # a name that means nothing is said before anything runs
+    lines = list(peers.GP_LINES) if settings.gp else []
+    if absent := [line for line in lines if not installed(_PACKAGE[line])]:
         notes.append(f"Not installed, so not compared: {', '.join(absent)} (pip install 'aicau[peers]').")
-        lines = [line for line in lines if line.name not in absent]
-    keys = streams.runs(settings.seed, settings.runs)
-    total, done = sum(panel.rounds + 1 for panel in made), 0
-    frames, choosing, seconds = [], [], {}
-    for panel in made:
-        begin = time.perf_counter()
-        loop = Loop(
-            [Lane(panel.problem, one) for one in methods],
-            panel.initial,
-            panel.batch_size,
-            panel.rounds,
-            keys,
-            chosen,
-            model,
+        lines = [line for line in lines if line not in absent]
+    each = settings.runs if checks.positive(jobs, "jobs") == 1 else max(1, settings.runs * len(made) // (4 * jobs))
+    slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
+    parts = [Part(settings, panel, words, tuple(lines), runs, device, model) for runs in slices for panel in made]
+    found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = [None] * len(parts)  # type: ignore[list-item]
+    total, done = sum(part.panel.rounds + 1 for part in parts), 0
+
+    def tick(panel: Panel, rounds: int = 1) -> None:
+        nonlocal done
+        done += rounds
+        if report is not None:
+            report(panel.name, done, total)
+
+    tick(parts[0].panel, 0)
+    # In this process every round is told; from others, a part that is done.
+    for number, result in over(compute if jobs > 1 else partial(compute, tick=tick), parts, jobs):
+        found[number] = result
+        if jobs > 1:
+            tick(parts[number].panel, parts[number].panel.rounds + 1)
+    seconds = {panel.name: 0.0 for panel in made}
+    for part, (_, _, spent) in zip(parts, found, strict=True):
+        seconds[part.panel.name] += spent
+    order = {panel.name: at for at, panel in enumerate(made)}
+    frame = pd.concat([one for one, _, _ in found], ignore_index=True)
+    frame = frame.sort_values("panel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    choosing = pd.concat([one for _, one, _ in found], ignore_index=True)
+    choosing = choosing.groupby(["panel", "strategy"], sort=False).mean().reset_index()
+    return Outcome(settings, frame, choosing, notes, seconds)
+
+
+def compute(
+    part: Part, tick: Callable[[Panel], None] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame, float]:  # errors, seconds of choosing, seconds in all
+    """All methods on some runs of a panel; `tick` hears of every round."""
+    begin = time.perf_counter()
+    panel, first = part.panel, part.runs[0]
+    keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
+    lanes = [Lane(panel.problem, method(word)) for word in part.words]
+    device = checks.pick_device(part.device)
+    loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, part.ensemble)
+    while not loop.done:
+        loop.advance()
+        if tick is not None:
+            tick(panel)
+    mse = torch.stack(loop.mse, -1).numpy()
+    queried = loop.observations.index.cpu().numpy()
+    suite, count = part.settings.suite, panel.rounds * len(keys)
+    frames, choosing = [], []
+    for at, word in enumerate(part.words):
+        frames.append(tidy(suite, panel, part.settings.ensemble, word, mse[at], queried[at], first))
+        choosing.append((panel.name, word, loop.lane_seconds[at] / count))
+    for line in part.lines:
+        curve, asked, spent = peers.gp_curve(
+            panel.problem, peers.GP_LINES[line], panel.initial, panel.batch_size, panel.rounds, keys
         )
-        while not loop.done:
-            if report is not None:
-                report(panel.name, done + loop.round, total)
-            loop.advance()
-        done += panel.rounds + 1
-        mse = torch.stack(loop.mse, -1).numpy()
-        queried = loop.observations.index.cpu().numpy()
-        for at, word in enumerate(words):
-            frames.append(tidy(settings.suite, panel, settings.ensemble, word, mse[at], queried[at]))
-            each = loop.lane_seconds[at] / (panel.rounds * settings.runs)
-            choosing.append((panel.name, word, each))
-        for line in lines:
-            if report is not None:
-                report(f"{panel.name}, {line.name}", done, total)
-            curve, asked, spent = peers.gp_curve(
-                panel.problem, line, panel.initial, panel.batch_size, panel.rounds, keys
-            )
-            frames.append(tidy(settings.suite, panel, "own", line.name, curve, asked))
-            choosing.append((panel.name, line.name, spent / (panel.rounds * settings.runs)))
-        seconds[panel.name] = time.perf_counter() - begin
+        frames.append(tidy(suite, panel, "own", line, curve, asked, first))
+        choosing.append((panel.name, line, spent / count))
     table = pd.DataFrame(choosing, columns=["panel", "strategy", "seconds"])
-    return Outcome(settings, pd.concat(frames, ignore_index=True), table, notes, seconds)
+    return pd.concat(frames, ignore_index=True), table, time.perf_counter() - begin
 
 
 def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
@@ -219,6 +260,7 @@ def tidy(
     word: str,
     mse: NDArray[np.float64],  # (run, round)
     queried: NDArray[np.int64],  # (run, rows)
+    first: int = 0,  # number of the first run
 ) -> pd.DataFrame:
     """One row per run and round."""
     rows = []
@@ -226,7 +268,7 @@ def tidy(
         for k in range(mse.shape[1]):
             points = panel.initial + k * panel.batch_size
             ids = " ".join(map(str, queried[run_, 0 if k == 0 else points - panel.batch_size : points]))
-            rows.append((suite, panel.name, model, word, run_, k, points, mse[run_, k], ids))
+            rows.append((suite, panel.name, model, word, first + run_, k, points, mse[run_, k], ids))
     columns = ["suite", "panel", "model", "strategy", "run", "round", "points", "mse", "queried"]
     return pd.DataFrame(rows, columns=columns)
 

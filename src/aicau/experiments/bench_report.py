@@ -24,11 +24,12 @@ def compare(
     report: Report | None = None,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
+    jobs: int = 1,
 ) -> dict[str, object]:
     """Everything of a suite under `out`: tidy and score tables, pictures, bench.md; summary.json last."""
     begin = time.perf_counter() if begin is None else begin
     (out / "summary.json").unlink(missing_ok=True)
-    outcome = bench.run(settings, device, report, ensemble)
+    outcome = bench.run(settings, device, report, ensemble, jobs)
     families = bench.families(list(outcome.frame["strategy"].unique()))
     rows = bench_scores.rows(outcome.frame, outcome.choosing, families, STRONG, REFERENCE)
     ranks = rank(outcome, families)

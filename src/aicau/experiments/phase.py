@@ -16,6 +16,7 @@ from aicau import checks, problems, streams
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.experiments.bench import Report, method
+from aicau.experiments.jobs import over
 from aicau.files import write_whole
 from aicau.report import COLOURS
 from aicau.simulation import Lane, Loop
@@ -50,27 +51,54 @@ class Grid:
         checks.positive(self.runs, "runs")
 
 
+@dataclass(frozen=True)
+class Cell:
+    """One square of the diagram: what one process computes at a time."""
+
+    grid: Grid
+    scale: float
+    length: float
+    device: str
+    ensemble: Ensemble
+
+
 def run(
-    grid: Grid, device: str = "auto", report: Report | None = None, ensemble: Ensemble | None = None
+    grid: Grid,
+    device: str = "auto",
+    report: Report | None = None,
+    ensemble: Ensemble | None = None,
+    jobs: int = 1,
 ) -> pd.DataFrame:
     """Final errors: noise_scale, length, strategy, run, mse."""
-    chosen = checks.pick_device(device)
-    words = tuple(dict.fromkeys(grid.strategies))
-    methods, keys = [method(word) for word in words], streams.runs(grid.seed, grid.runs)
     model = ENSEMBLES[grid.ensemble]() if ensemble is None else ensemble
-    cells = [(scale, length) for scale in grid.scales for length in grid.lengths]
-    rows = []
-    for number, (scale, length) in enumerate(cells):
+    for word in grid.strategies:
+        method(word)  # a name that means nothing is said before anything runs
+    cells = [Cell(grid, scale, length, device, model) for scale in grid.scales for length in grid.lengths]
+    rows: dict[int, list[tuple[float, float, str, int, float]]] = {}
+    if report is not None:
+        report("cells", 0, len(cells))
+    for number, found in over(compute, cells, jobs):
+        rows[number] = found
         if report is not None:
-            report(f"noise × {scale:g}, length {length:.2g}", number, len(cells))
-        problem = problems.make("type3", grid=grid.side, noise_scale=scale, correlation_length=length)
-        lanes = [Lane(problem, one) for one in methods]
-        loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, chosen, model)
-        while not loop.done:
-            loop.advance()
-        for word, errors in zip(words, loop.mse[-1].unbind(0), strict=True):
-            rows += [(scale, length, word, at, float(error)) for at, error in enumerate(torch.atleast_1d(errors))]
-    return pd.DataFrame(rows, columns=["noise_scale", "length", "strategy", "run", "mse"])
+            report("cells", len(rows), len(cells))
+    ordered = [row for number in sorted(rows) for row in rows[number]]
+    return pd.DataFrame(ordered, columns=["noise_scale", "length", "strategy", "run", "mse"])
+
+
+def compute(cell: Cell) -> list[tuple[float, float, str, int, float]]:
+    """Final errors of one cell."""
+    grid = cell.grid
+    words, keys = tuple(dict.fromkeys(grid.strategies)), streams.runs(grid.seed, grid.runs)
+    problem = problems.make("type3", grid=grid.side, noise_scale=cell.scale, correlation_length=cell.length)
+    lanes = [Lane(problem, method(word)) for word in words]
+    device = checks.pick_device(cell.device)
+    loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, device, cell.ensemble)
+    while not loop.done:
+        loop.advance()
+    rows = []
+    for word, errors in zip(words, loop.mse[-1].unbind(0), strict=True):
+        rows += [(cell.scale, cell.length, word, at, float(error)) for at, error in enumerate(torch.atleast_1d(errors))]
+    return rows
 
 
 def winners(frame: pd.DataFrame) -> pd.DataFrame:
@@ -124,11 +152,12 @@ def diagram(
     report: Report | None = None,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
+    jobs: int = 1,
 ) -> dict[str, object]:
     """The diagram under `out`: every final error, the winners, the picture, phase.md; summary.json last."""
     begin = time.perf_counter() if begin is None else begin
     (out / "summary.json").unlink(missing_ok=True)
-    frame = run(grid, device, report, ensemble)
+    frame = run(grid, device, report, ensemble, jobs)
     cells = winners(frame)
     picture = draw(cells, tuple(dict.fromkeys(grid.strategies)), grid.runs)
     text = to_markdown(cells, grid)

@@ -71,11 +71,12 @@ def _candidates(session: Session, settings: dict[str, Any]) -> list[str]:
 
 def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
     places: dict[int, list[int]] = {}
-    waiting: Counter[int] = Counter()
+    waiting: dict[int, set[int]] = {}
     wrong = []
     for row in session.proposals():
         places.setdefault(row.ask, []).append(row.position)
-        waiting[row.candidate] += row.status == PENDING
+        if row.status == PENDING:
+            waiting.setdefault(row.candidate, set()).add(row.ask)
         if row.status not in (PENDING, COMPLETED, FAILED, ABANDONED):
             wrong.append(f"ask {row.ask} has a point in the unknown state {row.status!r}")
         if not 0 <= row.candidate < settings["candidates"]:
@@ -84,8 +85,8 @@ def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
     for ask in sorted(set(sizes) | set(places)):
         if sorted(places.get(ask, [])) != list(range(sizes.get(ask, -1))):
             wrong.append(f"ask {ask} has {len(places.get(ask, []))} of its {sizes.get(ask)} points")
-    if doubled := [c for c, count in waiting.items() if count > 1]:
-        wrong.append(f"candidate {doubled[0]} is pending twice")
+    if doubled := [candidate for candidate, asked in waiting.items() if len(asked) > 1]:
+        wrong.append(f"candidate {doubled[0]} is pending in two asks")
     return wrong
 
 

@@ -1,6 +1,7 @@
 """What can be asked of and written to a campaign's tables inside one transaction."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -166,17 +167,29 @@ class Session:
                 for i, r in enumerate(rows)
             ],
         )
-        good = {row.candidate for row in rows if row.value is not None}
-        bad = {row.candidate for row in rows} - good
-        waiting = self.proposals(status=PENDING)
-        completed = [(r.ask, r.position) for r in waiting if r.candidate in good]
-        failed = [(r.ask, r.position) for r in waiting if r.candidate in bad]
+        completed, failed = self._settle(rows)
         self._move(completed, COMPLETED)
         self._move(failed, FAILED)
         told = Told(tell, len(rows), len(completed), len(failed), superseded)
         detail = {"rows": told.rows, "completed": told.completed, "failed": told.failed, "superseded": superseded}
         self.event("tell", author, tell, source=source, **detail)
         return told
+
+    def _settle(self, rows: Sequence[Measurement]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pending proposals that these rows answer: one for each good value, then one for each failed well."""
+        good: Counter[int] = Counter()
+        bad: Counter[int] = Counter()
+        for row in rows:
+            (bad if row.value is None else good)[row.candidate] += row.repeats
+        completed: list[tuple[int, int]] = []
+        failed: list[tuple[int, int]] = []
+        for proposal in self.proposals(status=PENDING):
+            for left, answered in ((good, completed), (bad, failed)):
+                if left[proposal.candidate] > 0:
+                    left[proposal.candidate] -= 1
+                    answered.append((proposal.ask, proposal.position))
+                    break
+        return completed, failed
 
     def _supersede(self, rows: Sequence[Measurement], tell: int) -> int:
         """Current rows of the same candidate and batch (and replicate, where the new row names one) give way."""

@@ -6,7 +6,7 @@ runs are computed together.
 """
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,7 +40,7 @@ class Peer:
         self,
         view: View,  # leading dimension: runs
         m: int,
-        previous: Score | None = None,
+        history: Sequence[Score] = (),
         round: int = 0,
     ) -> tuple[Tensor, Tensor, None]:  # chosen (runs, m), α (runs, n), nothing to keep
         """The next batch of every run. α is the order of choice: m for the first point, 1 for the last, 0 elsewhere."""
