@@ -5,6 +5,7 @@ import torch
 
 from aicau import Eigen, Omega, Score, Spread, Top, View, streams
 from aicau.batching import BATCHINGS
+from aicau.batching.spread import REPEAT
 from aicau.errors import InputError
 from aicau.omega import Cobias
 
@@ -125,25 +126,21 @@ def test_power_draws_in_proportion_to_alpha():
 
 
 def doubtful(doubt, noise, **known):
-    cobias = Cobias(
-        torch.ones(1, len(doubt), 1), None, None, torch.tensor([doubt]).double(), torch.tensor([noise]).double()
-    )
+    """Two measured points far apart, and new ones at 1 and 2 from the second."""
+    scaled = (torch.tensor([part]).double() / REPEAT for part in (doubt, noise))
     x = torch.tensor([[0.0], [10], [11], [12]]).double()
-    return replace(view_of(len(doubt), x=x, **known), cobias=cobias)
+    return replace(view_of(4, measured={0, 1}, x=x), cobias=Cobias(torch.ones(1, 4, 1), None, None, *scaled), **known)
 
 
 def test_spread_repeats_a_point_whose_noise_hides_more_than_new_points_offer():
-    # Four points, two of them measured; the new ones are 1 and 2 away from the second.
     flat = score_of([1.0] * 4)
-    sure = doubtful([0.0] * 4, [1.0] * 4, measured={0, 1})
-    assert Spread().select(flat, sure, 2)[0].tolist() == [3, 2]
-    unsure = doubtful([5.0, 0, 0, 0], [1.0] * 4, measured={0, 1})
-    assert Spread().select(flat, unsure, 2)[0].tolist() == [0, 3]  # √5 beats 2
+    assert Spread().select(flat, doubtful([0.0] * 4, [1.0] * 4), 2)[0].tolist() == [3, 2]
+    assert Spread().select(flat, doubtful([5.0, 0, 0, 0], [1.0] * 4), 2)[0].tolist() == [0, 3]  # √5 beats 2
 
 
 def test_a_repeat_inside_a_batch_leaves_less_to_hide_each_time():
     # Doubt 9, noise 9: after one more measurement 9·9/18 = 4.5, then 3; the new points offer 4 and 1.
-    view = doubtful([9.0, 0, 0, 0], [9.0] * 4, measured={0, 1})
+    view = doubtful([9.0, 0, 0, 0], [9.0] * 4)
     flat = score_of([1.0] * 4)
     assert Spread().select(flat, view, 3)[0].tolist() == [0, 3, 2]  # without room a batch holds a point once
     roomy = replace(view, room=torch.full((1, 4), 9))
@@ -151,8 +148,12 @@ def test_a_repeat_inside_a_batch_leaves_less_to_hide_each_time():
     assert Spread().select(flat, replace(view, room=torch.tensor([[1, 9, 9, 9]])), 2)[0].tolist() == [0, 3]
 
 
+def test_a_new_point_of_a_batch_may_be_repeated_in_it():
+    view = doubtful([0.0, 0, 0, 8], [8.0] * 4, room=torch.full((1, 4), 9))
+    assert Spread().select(score_of([1.0] * 4), view, 3)[0].tolist() == [3, 3, 3]  # 8 halves to 4 and falls to 8/3
+
+
 def test_noise_without_doubt_changes_nothing():
     alpha = score_of([3.0, 1, 2, 5])
-    view = doubtful([0.0] * 4, [0.0] * 4, measured={1})
-    plain = Spread().select(alpha, replace(view, cobias=None), 3)
-    assert torch.equal(Spread().select(alpha, view, 3), plain)
+    view = doubtful([0.0] * 4, [0.0] * 4)
+    assert torch.equal(Spread().select(alpha, view, 3), Spread().select(alpha, replace(view, cobias=None), 3))

@@ -13,7 +13,7 @@ from aicau import streams
 from aicau.acquisition import Score, View
 from aicau.acquisition.random import Random
 from aicau.batching import Eigen, Spread, Top
-from aicau.batching.spread import doubts
+from aicau.batching.spread import REPEAT, doubts, measured_once
 from aicau.model import Measured, Model, Prediction
 from aicau.store import Moment
 from aicau.strategy import FIRST_CHANGE, Strategy
@@ -85,10 +85,12 @@ def choose(
     reasons = _reasons(strategy, view, scores, near)
     prediction = None if model is None else model.predict()
     free = 0 if model is None else int(model.info["noise_freedom"])
-    doubt = doubts(view)[0] if isinstance(strategy.batching, Spread) else None
+    doubt, own = doubts(view) if isinstance(strategy.batching, Spread) else (None, None)
     picks = []
     for i, at in enumerate(chosen.tolist()):
-        worth = None if doubt is None or not counts[at] else float(doubt[0, at])
+        worth = None if doubt is None or not counts[at] else REPEAT * float(doubt[0, at])
+        if doubt is not None and own is not None:
+            doubt[0, at] = measured_once(doubt[0, at], own[0, at])
         reason = reasons[i] if worth is None else "a point known already"
         picks.append(_explain(at, near[i], reason, int(counts[at]), prediction, free, strategy, worth))
         counts[at] += 1

@@ -4,10 +4,9 @@ It is greedy error-weighted quantisation of the pool; the cost is linear in n. D
 x. Where no α is positive, distance alone decides; where nothing was measured yet, the first point is the one nearest to
 the centre of the pool.
 
-A measured point is only as near as what is still unknown there allows. Where the estimator of the bias tells
-(`Cobias`), d² is the smallest |x − x_i|² + u(x_i) over measured points, u the squared distance that the doubt about the
-truth at x_i is worth. A measured point then keeps d² = u: it is repeated when that times its α is more than any new
-point offers, also within a batch, where a measurement of noise v takes u to uv/(u + v).
+A known point may be worth a repeat. Where the estimator of the bias tells (`Cobias`), it keeps d² = `REPEAT`·u, u the
+squared distance that the doubt about the truth there is worth, and is chosen again when that times its α is more than
+any new point offers; also within a batch, where a measurement of noise v takes u to uv/(u + v).
 """
 
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from aicau.batching.base import check_enough, take_best
 from aicau.omega import Cobias
 
 LARGE = 10**6  # numbers in the pool from which no copy of it is made
+REPEAT = 0.1  # a repeat tells about one point, a new point about its neighbours too; with 1 strong noise costs more
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,10 @@ class Spread:
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
         check_enough(view, m)
         alpha = positive(score.alpha.to(view.x))
+        square = nearest_square(view.x, view.measured)
         doubt, noise = doubts(view)
-        square = nearest_square(view.x, view.measured, doubt)
+        if doubt is not None:
+            square = torch.where(view.measured, REPEAT * doubt, square)
         allowed, chosen = view.allowed, []
         taken = torch.zeros_like(allowed, dtype=torch.int64)
         for step in range(m):
@@ -37,24 +39,29 @@ class Spread:
                 weight = torch.where(torch.isinf(square), nearness_to_centre(view.x), square)
             index, allowed = take_best(alpha * weight, allowed)
             chosen.append(index)
+            nearer = torch.minimum(square, square_to(view.x, index))
+            if doubt is None or noise is None:
+                square = nearer
+                continue
             at = index[..., None]
-            near = square_to(view.x, index)
-            if doubt is not None and noise is not None:
-                left, own = doubt.gather(-1, at), noise.gather(-1, at)
-                left = left * own / (left + own).clamp_min(torch.finfo(left.dtype).tiny)
-                doubt, near = doubt.scatter(-1, at, left), near + left
-                if view.room is not None:
-                    taken = taken.scatter_add(-1, at, torch.ones_like(at))
-                    allowed = view.allowed & (taken < view.room)
-            square = torch.minimum(square, near)
+            doubt = doubt.scatter(-1, at, measured_once(doubt.gather(-1, at), noise.gather(-1, at)))
+            taken = taken.scatter_add(-1, at, torch.ones_like(at))
+            square = torch.where(view.measured | (taken > 0), REPEAT * doubt, nearer)
+            if view.room is not None:
+                allowed = view.allowed & (taken < view.room)
         return torch.stack(chosen, -1)
 
 
 def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
     """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
     if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
-        return view.cobias.doubt.to(view.x), view.cobias.noise.to(view.x)
+        return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
     return None, None
+
+
+def measured_once(doubt: Tensor, noise: Tensor) -> Tensor:
+    """What is left of the doubt after one more measurement."""
+    return doubt * noise / (doubt + noise).clamp_min(torch.finfo(doubt.dtype).tiny)
 
 
 def positive(alpha: Tensor) -> Tensor:  # (..., n)
@@ -78,19 +85,14 @@ def nearness_to_centre(x: Tensor) -> Tensor:  # (n, d) -> (n,)
     return 1 / (1 + ((x - x.mean(0)) ** 2).sum(-1))
 
 
-def nearest_square(
-    x: Tensor,  # (n, d)
-    measured: Tensor,  # (..., n)
-    doubt: Tensor | None = None,  # (..., n)
-) -> Tensor:  # (..., n)
-    """Squared distance to the nearest measured point, its doubt included; infinite where nothing was measured."""
-    more = torch.zeros_like(x[:, 0]).expand(measured.shape) if doubt is None else doubt
+def nearest_square(x: Tensor, measured: Tensor) -> Tensor:  # (n, d), (..., n) -> (..., n)
+    """Squared distance to the nearest measured point; infinite where nothing was measured."""
     rows = []
-    for row, own in zip(measured.reshape(-1, x.shape[0]), more.reshape(-1, x.shape[0]), strict=True):
+    for row in measured.reshape(-1, x.shape[0]):
         points = x[row]
         if points.shape[0] == 0:
             rows.append(torch.full_like(x[:, 0], torch.inf))
             continue
         parts = x.split(max(1, 10**7 // points.shape[0]))  # at most 10⁷ distances at a time
-        rows.append(torch.cat([(torch.cdist(part, points) ** 2 + own[row]).amin(-1) for part in parts]))
+        rows.append(torch.cat([torch.cdist(part, points).amin(-1) for part in parts]) ** 2)
     return torch.stack(rows).reshape(measured.shape)
