@@ -15,6 +15,7 @@ from aicau.acquisition.random import Random
 from aicau.batching import Eigen, Spread, Top
 from aicau.batching.spread import REPEAT, doubts, measured_once
 from aicau.model import Measured, Model, Prediction
+from aicau.pool import coordinates
 from aicau.store import Moment
 from aicau.strategy import FIRST_CHANGE, Strategy
 
@@ -70,6 +71,7 @@ def choose(
     allowed[moment.pending] = False
     allowed[moment.abandoned] = False
     key = streams.fold(round_key(seed, moment.round), moment.last_ask)
+    x = coordinates(x)
     view = View(x, allowed[None], marked[None], key)
     scores: list[Score] = []
     if model is None:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from aicau import gp
 from aicau.observations import Observations
-from aicau.pool import standardise
+from aicau.pool import coordinates
 from aicau.runs import by_run
 
 REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
@@ -143,7 +143,7 @@ class Noise:
 def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
     """Measurements with what their batch shares taken out: what an ensemble should be trained on."""
     o = observations
-    points = standardise(x.double())
+    points = coordinates(x.double())
 
     def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor]:
         return (fit(points[index], y, batch, fades=False).shift if several(batch) else torch.zeros_like(y),)
@@ -172,7 +172,7 @@ def estimate(
 ) -> Noise:
     """The noise of one run: σ²_Y over the pool, the batch effect with its interval, and corrected measurements."""
     o = observations
-    points = standardise(x.double())
+    points = coordinates(x.double())
     many = several(o.batch)
     repeats = int(replicated(o.index))
     local = repeats >= REPLICATED

@@ -1,5 +1,6 @@
 """Candidates: what can be measured, with ids for people and standardised features for distances."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,8 @@ from torch import Tensor
 
 from aicau import checks
 from aicau.errors import InputError
+
+WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
 
 
 @dataclass(frozen=True)
@@ -31,16 +34,26 @@ class Pool:
         return self.x.shape[0]
 
     @cached_property
-    def standardised(self) -> Tensor:  # (n, d)
-        """Features with mean 0 and variance 1 over the pool; a constant feature becomes 0."""
-        return standardise(self.x)
+    def coordinates(self) -> Tensor:  # (n, d)
+        """Where the candidates lie, for distances."""
+        return coordinates(self.x)
 
     def to(self, device: torch.device) -> "Pool":
         return Pool(self.x.to(device), self.ids)
 
 
+def coordinates(x: Tensor) -> Tensor:  # (n, d)
+    """Features for distances: standardised, and no column wider than a uniform one of variance 1.
+
+    Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
+    distant points then looks nowhere else (docs/comparison.md has figures).
+    """
+    z = standardise(x)
+    return z * (WIDTH / (z.amax(0) - z.amin(0)).clamp_min(WIDTH))
+
+
 def standardise(x: Any) -> Tensor:  # (n, d)
-    """Mean 0 and variance 1 per column."""
+    """Mean 0 and variance 1 per column; a constant column becomes 0."""
     x = torch.as_tensor(x)
     spread = x.std(0, correction=0)
     return (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)

@@ -268,7 +268,7 @@ class Loop:
             for at, lane in enumerate(self.lanes):
                 allowed = counts[at] < self.capacity[at]
                 view = View(
-                    self.pool.standardised,
+                    self.pool.coordinates,
                     allowed,
                     counts[at] > 0,
                     keys,

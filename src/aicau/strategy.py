@@ -21,7 +21,7 @@ from aicau.bias import BIASES, BiasEstimator, Evidence, check_finite
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.observations import Observations
-from aicau.pool import standardise
+from aicau.pool import coordinates
 from aicau.runs import by_run
 
 DEFAULT = "br:posterior:spread"  # what the word `default` stands for: docs/comparison.md
@@ -153,7 +153,7 @@ class Strategy:
         allowed = torch.zeros_like(measured)
         allowed[0, asked] = True
         keys = streams.runs(self.random_state, 1)
-        view = View(standardise(points), allowed, measured, keys)
+        view = View(coordinates(points), allowed, measured, keys)
         if self.needs_model:
             if not bool(labelled.any()):
                 raise InputError(f"{self.name!r} needs at least one labelled row; start with 'random' or 'farthest'")

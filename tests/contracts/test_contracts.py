@@ -23,7 +23,7 @@ def view_of(small):
     problem, observations, predictions, keys = small
     counts = observations.counts(problem.pool.n)
     cobias = BIASES["direct"]().estimate(evidence_of(small))
-    return View(problem.pool.standardised, counts == 0, counts > 0, keys, predictions, cobias)
+    return View(problem.pool.coordinates, counts == 0, counts > 0, keys, predictions, cobias)
 
 
 @pytest.mark.parametrize("entry", [*ACQUISITIONS.values(), *BATCHINGS.values(), *BIASES.values(), *ENSEMBLES.values()])

@@ -44,7 +44,7 @@ def view():
     fitted = QUICK.fit(problem.pool.x[index], y, keys)
     measured = observations.counts(problem.pool.n) > 0
     return View(
-        problem.pool.standardised,
+        problem.pool.coordinates,
         ~measured,
         measured,
         keys,

@@ -25,7 +25,7 @@ CHANGES = {"difference": 2, "slope": 4}  # by how many rounds each looks at, thi
 class View:
     """What is known when a batch is chosen."""
 
-    x: Tensor  # (n, d) standardised pool
+    x: Tensor  # (n, d) coordinates of the pool, for distances
     allowed: Tensor  # (..., n) True where one more measurement may be asked for
     measured: Tensor  # (..., n)
     keys: Tensor  # (...)

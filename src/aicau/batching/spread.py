@@ -1,8 +1,8 @@
 """Spread: one by one the point with the largest α(x)·d(x)², d the distance to the nearest measured or chosen point.
 
-It is greedy error-weighted quantisation of the pool; the cost is linear in n. Distances are Euclidean in standardised
-x. Where no α is positive, distance alone decides; where nothing was measured yet, the first point is the one nearest to
-the centre of the pool.
+It is greedy error-weighted quantisation of the pool; the cost is linear in n. Distances are Euclidean between the
+`coordinates` of the pool. Where no α is positive, distance alone decides; where nothing was measured yet, the first
+point is the one nearest to the centre of the pool.
 
 A known point may be worth a repeat. Where the estimator of the bias tells (`Cobias`), it keeps d² = `REPEAT`·u, u the
 squared distance that the doubt about the truth there is worth, and is chosen again when that times its α is more than

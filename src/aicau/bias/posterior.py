@@ -20,7 +20,7 @@ from aicau import decomposition, noise
 from aicau.bias.base import Evidence
 from aicau.errors import unknown
 from aicau.omega import Cobias
-from aicau.pool import standardise
+from aicau.pool import coordinates
 from aicau.runs import by_run
 
 TARGETS = ("best", "truth", "residual")
@@ -68,7 +68,7 @@ class Posterior:
     def moments(self, evidence: Evidence) -> Moments:
         o = evidence.observations
         lead = o.y.shape[:-1]
-        points = standardise(evidence.x.double())
+        points = coordinates(evidence.x.double())
         ensemble = decomposition.mean(evidence.predictions).double()
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
