@@ -4,7 +4,9 @@ from collections.abc import Callable
 
 from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
+from aicau.ensembles.classifiers import Classifiers, ClassModules
 from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regressors
+from aicau.ensembles.heads import MLPClassifier, MLPCounts
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import Process
 
@@ -14,8 +16,12 @@ __all__ = [
     "ENSEMBLES",
     "MLP",
     "Auto",
+    "ClassModules",
+    "Classifiers",
     "Ensemble",
     "Fitted",
+    "MLPClassifier",
+    "MLPCounts",
     "Members",
     "Modules",
     "PosteriorSamples",
