@@ -5,6 +5,8 @@ not take the shape. Same arguments, same meaning; tests hold each against `refer
 """
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,23 @@ from torch import Tensor
 
 from aicau.kernels import reference
 from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
+from aicau.runs import threads
 
 __all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
 
 
 def _numba(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+
+
+@contextmanager
+def _launch() -> Iterator[None]:
+    """Numba on as many threads as PyTorch has. Its first launch sets OpenMP's threads, which are PyTorch's as well."""
+    import numba
+
+    with threads():
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        yield
 
 
 def _triton(tensor: Tensor) -> bool:
@@ -36,7 +49,8 @@ def mlp_forward(
     from aicau.kernels import cpu_mlp
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
-    out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
+    with _launch():
+        out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
     return torch.from_numpy(out).mT if settings.head == "softmax" else torch.from_numpy(out)[..., 0, :]
 
 
@@ -51,7 +65,8 @@ def rbf_sum(
         return torch.cat([torch.exp(-0.5 * torch.cdist(part, x) ** 2) @ weights for part in parts])
     from aicau.kernels import cpu_rbf
 
-    return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
+    with _launch():
+        return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
 
 
 def embed(
@@ -66,7 +81,8 @@ def embed(
     from aicau.kernels import cpu_embedding
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
-    return torch.from_numpy(cpu_embedding.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
+    with _launch():
+        return torch.from_numpy(cpu_embedding.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
 
 
 def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
@@ -96,17 +112,18 @@ def train_mlp(
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
     arrays = [t.numpy() for t in (x, targets, weights, parameters)]
-    epochs, losses = cpu_mlp.train_mlp(
-        *arrays,
-        np.array(settings.sizes(x.shape[-1])),
-        HEADS.index(settings.head),
-        settings.learning_rate,
-        *settings.betas,
-        settings.weight_decay,
-        settings.min_delta,
-        settings.patience,
-        settings.max_epochs,
-    )
+    with _launch():
+        epochs, losses = cpu_mlp.train_mlp(
+            *arrays,
+            np.array(settings.sizes(x.shape[-1])),
+            HEADS.index(settings.head),
+            settings.learning_rate,
+            *settings.betas,
+            settings.weight_decay,
+            settings.min_delta,
+            settings.patience,
+            settings.max_epochs,
+        )
     return parameters, torch.from_numpy(epochs), torch.from_numpy(losses)
 
 
@@ -133,16 +150,17 @@ def train_embedding(
 
     parameters = parameters.clone()
     arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
-    epochs, losses = cpu_embedding.train_embedding(
-        *arrays,
-        _embedding_layout(x, settings),
-        settings.dropout,
-        settings.learning_rate,
-        *settings.betas,
-        settings.weight_decay,
-        settings.momentum,
-        settings.epsilon,
-        settings.patience,
-        settings.max_epochs,
-    )
+    with _launch():
+        epochs, losses = cpu_embedding.train_embedding(
+            *arrays,
+            _embedding_layout(x, settings),
+            settings.dropout,
+            settings.learning_rate,
+            *settings.betas,
+            settings.weight_decay,
+            settings.momentum,
+            settings.epsilon,
+            settings.patience,
+            settings.max_epochs,
+        )
     return parameters, running, torch.from_numpy(epochs), torch.from_numpy(losses)
