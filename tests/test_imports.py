@@ -11,6 +11,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "aicau"
 ORDER = [
     ["errors", "__init__"],
     ["checks", "streams", "runs", "statistics", "files"],
+    ["task"],
     ["omega", "kernels", "optimise", "bregman"],
     ["decomposition", "pool", "observations", "gp"],
     ["noise"],

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from aicau import decomposition, noise
-from aicau.bias.base import Evidence
+from aicau.bias import classes
+from aicau.bias.base import Belief, Evidence
 from aicau.errors import unknown
 from aicau.omega import Omega
 from aicau.pool import standardise
@@ -62,6 +63,13 @@ class Posterior:
         found = self.moments(evidence)
         whole = torch.cat([found.mean[..., None], found.factor], -1).float()
         return Omega(whole, None, found.rest.float())
+
+    def believe(self, evidence: Evidence) -> Belief:
+        if evidence.task.kind == "classes":
+            return classes.posterior(evidence, self.batches, self.rank, self.shape)
+        found = self.moments(evidence)
+        mean = decomposition.mean(evidence.predictions).double() - found.mean
+        return Belief(mean[..., None], found.factor[..., None, :, :], found.rest[..., None])
 
     def moments(self, evidence: Evidence) -> Moments:
         o = evidence.observations

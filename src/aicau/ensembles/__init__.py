@@ -9,8 +9,17 @@ from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regre
 from aicau.ensembles.heads import MLPClassifier, MLPCounts
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import Process
+from aicau.task import VALUES, Task
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
+
+
+def of_task(task: Task = VALUES) -> Ensemble:
+    """The paper's networks with the head that the task needs."""
+    if task.kind == "classes":
+        return MLPClassifier(task.classes)
+    return MLPCounts() if task.kind == "counts" else MLP()
+
 
 __all__ = [
     "ENSEMBLES",
@@ -28,4 +37,5 @@ __all__ = [
     "Process",
     "Regressors",
     "Scaled",
+    "of_task",
 ]

@@ -83,7 +83,7 @@ class ClassModules:
     members: int = 5
     epochs: int = 500
     learning_rate: float = 1e-3
-    smoothing: float = 0.05
+    smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         checks.positive(self.classes, "classes", 2)

@@ -27,7 +27,7 @@ class MLPClassifier:
     classes: int = 2
     members: int = 5
     settings: MLPSettings = field(default_factory=MLPSettings)
-    smoothing: float = 0.05
+    smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         checks.positive(self.classes, "classes", 2)
