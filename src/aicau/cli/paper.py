@@ -118,7 +118,7 @@ def reproduce(
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Option(help="toy, noisy, real or phase")] = "toy",
+    suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
     data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
     strategy: Annotated[
         list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")
