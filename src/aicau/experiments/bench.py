@@ -246,7 +246,7 @@ def families(words: Sequence[str]) -> dict[str, str]:
         **dict.fromkeys(SIMPLE, "simple"),
         **dict.fromkeys(PAPER, "paper"),
         REFERENCE: "cheats",
-        **dict.fromkeys(OURS, "ours"),
+        **dict.fromkeys([*OURS, *bench_classes.OURS], "ours"),
         **dict.fromkeys(bench_classes.SIMPLE, "simple"),
         **dict.fromkeys([*peers.PEERS, *peers.CLASS_PEERS], "peer"),
         **dict.fromkeys(peers.GP_LINES, "own model"),

@@ -30,7 +30,9 @@ INITIALS, ROUNDS = (20, 100), 10
 SIMPLE = ("random", "farthest", "entropy", "margin", "lc", "bald")
 STRONG = ("entropy", "margin", "lc", "bald", "batchbald")
 DIFFERENCES = ("entropy:difference", "lc:difference")
+OURS = (DEFAULT, "pemse:posterior:spread")
 REFERENCE = "br:perfect:spread"
+DRAWN = ("entropy", "lc", "margin", *DIFFERENCES, DEFAULT, REFERENCE)  # where their queries go
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def panels() -> list[Panel]:
 
 def lineup(batchbald: bool) -> tuple[tuple[str, ...], list[str]]:
     """Every method that can take part, and a sentence about the one that may be missing."""
-    words = (*SIMPLE, *DIFFERENCES, REFERENCE, DEFAULT)
+    words = (*SIMPLE, *DIFFERENCES, REFERENCE, *OURS)
     if batchbald:
         return (*words, "batchbald"), []
     return words, ["Not installed, so not compared: batchbald (see aicau.experiments.peers.batchbald)."]
@@ -110,18 +112,17 @@ def noise_figure(shares: dict[str, pd.DataFrame]) -> Figure:
     figure = Figure(figsize=(4.6 * len(shares) + 2.4, 3.9), layout="constrained")
     grid = np.asarray(figure.subplots(1, len(shares), squeeze=False, sharey=True)).reshape(-1)
     for axes, (title, table) in zip(grid, shares.items(), strict=True):
-        axes.axhline(100 * area(), color="#999999", lw=1, ls=(0, (1, 2)))
-        axes.annotate("its share of the pool", (table.index[-1], 100 * area()), ha="right", va="bottom", size=8)
-        for number, word in enumerate(table.columns):
+        for number, word in enumerate(word for word in DRAWN if word in table):
             lasting = word in SIMPLE
             axes.plot(
                 table.index,
-                100 * table[word].rolling(3, min_periods=1, center=True).mean(),
+                100 * table[word],
                 color=COLOURS[number % len(COLOURS)],
                 linestyle=DASHES[1] if lasting else "-",
                 lw=1.6 if lasting else 2.4,
                 label=word,
             )
+        axes.axhline(100 * area(), color="#777777", lw=1.4, ls=(0, (1, 2)), label="share of the pool")
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("round")
         axes.set_xticks(range(2, int(table.index[-1]) + 1, 2))
