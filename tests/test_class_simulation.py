@@ -33,16 +33,16 @@ def test_error_is_the_divergence_of_the_dual_mean_from_the_truth():
 @pytest.mark.parametrize("name", ["class1", "class3"])
 def test_a_run_is_the_same_whoever_takes_part_and_however_many(name):
     problem = problems.make(name, grid=10)
-    words = ["entropy", "br:perfect:spread", "br:posterior:spread", "lc:difference", "pemse:direct:top:difference"]
-    whole = simulate(problem, words, runs=3, **SMALL)
+    words = ["lc:difference", "br:posterior:spread", "pemse:direct:top:difference"]
+    whole = simulate(problem, words, runs=2, **SMALL)
     for at, word in enumerate(words):
-        alone = simulate(problem, [word], runs=2, **SMALL)
-        assert np.array_equal(alone.mse[0], whole.mse[at, :2])
-        assert np.array_equal(alone.queried[0], whole.queried[at, :2])
+        alone = simulate(problem, [word], runs=1, **SMALL)
+        assert np.array_equal(alone.mse[0], whole.mse[at, :1])
+        assert np.array_equal(alone.queried[0], whole.queried[at, :1])
 
 
 def test_knowing_the_probabilities_learns_faster_than_entropy():
-    result = simulate("class2", ["entropy", "br:perfect:spread"], initial=20, rounds=5, runs=6, seed=1, device="cpu")
+    result = simulate("class2", ["entropy", "br:perfect:spread"], initial=20, rounds=4, runs=5, seed=1, device="cpu")
     assert result.paired("br:perfect:spread", "entropy").high < 1
 
 
