@@ -222,6 +222,20 @@ def test_direct_finds_where_a_certain_ensemble_is_wrong():
     assert float(right) > 0.6
 
 
+@pytest.mark.parametrize("name", ["direct", "posterior"])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_one_label_one_class_and_members_that_are_certain(name, rows):
+    problem, keys = class2(grid=6), streams.runs(0, 1)
+    sure = torch.tensor([1.0, 0.0, 0.0]).expand(1, 2, 36, 3)
+    seen = Observations(torch.arange(rows)[None], torch.ones(1, rows), torch.zeros(rows, dtype=torch.int64))
+    belief = BIASES[name]().believe(Evidence(problem.pool.x, seen, sure, keys, task=TASK))
+    assert torch.isfinite(belief.mean + belief.variance()).all()
+    every = torch.ones(1, 36, dtype=torch.bool)
+    view = View(problem.pool.standardised, every, ~every, keys, sure, task=TASK).told(belief)
+    assert not torch.isnan(ACQUISITIONS["pemse"]().score(view).alpha).any()
+    assert Strategy.parse(f"br:{name}:spread").choose(view, 4)[0].unique().numel() == 4
+
+
 def test_frequencies_are_shares_of_labels():
     seen, share = classes.frequencies(
         Observations(torch.tensor([[5, 2, 5, 5]]), torch.tensor([[0.0, 1, 2, 2]]), torch.zeros(4, dtype=torch.int64)), 3

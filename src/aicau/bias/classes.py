@@ -23,6 +23,7 @@ from aicau.runs import by_run
 
 LEAST = 1e-3  # probability that a process may leave a class
 FULL = 0.999  # of the largest variance a probability can have
+TINY = 1e-12  # of a probability whose logarithm is taken
 
 
 def frequencies(observations: Observations, classes: int) -> tuple[Collapsed, Tensor]:  # (..., l, c)
@@ -41,12 +42,12 @@ def direct(evidence: Evidence) -> Belief:
     """
     c = evidence.task.classes
     seen, share = frequencies(evidence.observations, c)
-    centre = evidence.centre()
+    centre = evidence.centre().clamp_min(TINY)
     lead, n = centre.shape[:-2], centre.shape[-2]
 
     def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> tuple[Tensor]:
         log = centre.log()
-        spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions), centre)
+        spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions).clamp_min(TINY), centre)
         x = evidence.x.double().expand(*centre.shape[:-1], -1)
         side = torch.cat([x, log - log.mean(-1, keepdim=True), spread[..., None]], -1)
         shift, scale = centre_and_spread(side)
