@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicau import bias, problems, streams
+    from aicau import bias, bregman, problems, streams
     from aicau.acquisition import Score, View
     from aicau.batching import Eigen, Spread, Top
     from aicau.bias import Direct, Evidence, Perfect, Quadratic
@@ -65,7 +65,7 @@ _HOME = {
     "pemse": "decomposition",
     "simulate": "simulation",
 }
-_MODULES = ("bias", "problems", "streams")
+_MODULES = ("bias", "bregman", "problems", "streams")
 
 __all__ = [
     "MLP",
@@ -92,6 +92,7 @@ __all__ = [
     "Top",
     "View",
     "bias",
+    "bregman",
     "difference",
     "emse",
     "epistemic",

@@ -27,7 +27,7 @@ def table(result: "Result") -> Table:
     title = f"{result.problem}: error after {result.points(result.mse.shape[2] - 1)} measurements, [95% intervals]"
     out = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
     out.add_column("strategy", no_wrap=True)
-    out.add_column("final MSE", justify="right", no_wrap=True)
+    out.add_column(f"final {result.error}", justify="right", no_wrap=True)
     out.add_column(f"ratio to {base}, paired", justify="right", no_wrap=True)
     for name in sorted(result.strategies, key=lambda s: result.final_mse(s).mean):
         final, ratio = result.final_mse(name), result.paired(name)
@@ -78,7 +78,7 @@ def learning_curves(result: "Result", path: str | None = None) -> Figure:
     axes.set_yscale("log")
     log_ticks(axes)
     axes.set_xlabel("measurements")
-    axes.set_ylabel("MSE to the truth over the pool (geometric mean)")
+    axes.set_ylabel(f"{result.error} to the truth over the pool (geometric mean)")
     runs = result.mse.shape[1]
     axes.set_title(f"{result.problem}, {result.initial} initial points, batches of {result.batch_size}, {runs} runs")
     figure.legend(loc="outside right center", frameon=False, title="worst at the end first")

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau import checks, decomposition, noise, streams
+from aicau import bregman, checks, decomposition, noise, streams
 from aicau.acquisition import CHANGES, Score, View
-from aicau.bias import BiasEstimator, Evidence, check_finite
-from aicau.ensembles import MLP, Ensemble, Fitted
+from aicau.bias import Belief, BiasEstimator, Evidence, assess, check_finite
+from aicau.ensembles import Ensemble, Fitted, of_task
 from aicau.errors import InputError
 from aicau.observations import Observations
 from aicau.omega import Omega
@@ -29,13 +29,18 @@ from aicau.runs import by_run, side_by_side
 from aicau.statistics import Interval, mean_interval, paired_difference, paired_ratio
 from aicau.strategy import Chooser, Strategy
 from aicau.streams import Purpose
+from aicau.task import VALUES
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Errors and queries of a simulation. Round 0 is the model on the initial points."""
+    """Errors and queries of a simulation. Round 0 is the model on the initial points.
+
+    `mse` holds the error of the problem's task: the MSE of the members' mean to the truth for values, the excess log
+    loss D[p‖F̄] for classes (what the expected log loss of F̄ has above that of the true probabilities).
+    """
 
     problem: str
     strategies: tuple[str, ...]
@@ -44,6 +49,7 @@ class Result:
     initial: int
     batch_size: int
     seconds: float = field(compare=False, default=0.0)
+    error: str = "MSE"  # what `mse` is called in tables
 
     @property
     def baseline(self) -> str:
@@ -51,7 +57,7 @@ class Result:
         return "random" if "random" in self.strategies else self.strategies[0]
 
     def final(self, strategy: str) -> NDArray[np.float64]:  # (runs,)
-        """MSE after the last round, per run."""
+        """The error after the last round, per run."""
         if strategy not in self.strategies:
             raise InputError(f"{strategy!r} did not take part; took part: {', '.join(self.strategies)}")
         return self.mse[self.strategies.index(strategy), :, -1]
@@ -133,7 +139,7 @@ def simulate(
         checks.positive(rounds, "rounds"),
         streams.runs(seed, checks.positive(runs, "runs")),
         checks.pick_device(device),
-        MLP() if ensemble is None else ensemble,
+        of_task(problem.task) if ensemble is None else ensemble,
         correct,
     )
     while not loop.done:
@@ -148,6 +154,7 @@ def simulate(
         initial,
         batch_size,
         time.perf_counter() - begin,
+        problem.task.error,
     )
 
 
@@ -182,6 +189,11 @@ class Loop:
                 )
             if not torch.equal(problem.pool.x, lanes[0].problem.pool.x):
                 raise InputError("problems that are simulated together need the same pool")
+            if problem.task != lanes[0].problem.task:
+                raise InputError("problems that are simulated together need the same task")
+        self.task = lanes[0].problem.task
+        if correct and self.task != VALUES:
+            raise InputError("batch effects are taken out of values only: leave out correct")
         moved = {id(lane.problem): lane.problem.to(device) for lane in lanes}
         self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in lanes]
         self.rounds, self.batch_size = rounds, batch_size
@@ -254,15 +266,18 @@ class Loop:
 
     def _error(self, predictions: Tensor) -> Tensor:  # (lanes, R)
         def error(some: Tensor, truth: Tensor) -> tuple[Tensor]:
-            return (((decomposition.mean(some).double() - truth) ** 2).mean(-1),)
+            if self.task == VALUES:
+                return (((decomposition.mean(some).double() - truth) ** 2).mean(-1),)
+            d = bregman.make(self.task.divergence)
+            return (bregman.between(d, truth, bregman.mean_of(d, self.task.members(some))).mean(-1),)
 
-        truth = self.truth[:, None].expand(*predictions.shape[:2], -1)
+        truth = self.truth[:, None].expand(*predictions.shape[:2], *self.truth.shape[1:])
         (mse,) = by_run(error, predictions.flatten(0, 1), truth.flatten(0, 1), points=self.pool.n)
         return mse.reshape(predictions.shape[:2]).cpu()
 
     def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
         counts = self.observations.counts(self.pool.n)
-        cobias = self._cobias(predictions, keys)
+        told = self._assess(predictions, keys)
         batches = []
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
@@ -273,12 +288,13 @@ class Loop:
                     counts[at] > 0,
                     keys,
                     predictions[at],
-                    cobias.get(at),
+                    None,
                     None if self.fitted is None else self.fitted[at],
                     self.observations[at],
                     self.pool.x,
                     self.capacity[at] - counts[at],
-                )
+                    self.task,
+                ).told(told.get(at))
                 history = self.history.get(at, [])
                 with self._clock_lanes([at]):
                     batch, _, plain = lane.strategy.choose(view, self.batch_size, history, self.round)
@@ -287,14 +303,14 @@ class Loop:
                 batches.append(batch)
         return torch.stack(batches)
 
-    def _cobias(self, predictions: Tensor, keys: Tensor) -> dict[int, Omega]:
-        """Δ̂ of every lane that needs one: one call per estimator, for all lanes that share it."""
+    def _assess(self, predictions: Tensor, keys: Tensor) -> dict[int, Omega | Belief]:
+        """Δ̂ (or a belief) of every lane that needs one: one call per estimator, for all lanes that share it."""
         sharing: dict[BiasEstimator, list[int]] = {}
         for at, lane in enumerate(self.lanes):
             if lane.strategy.bias is not None:
                 sharing.setdefault(lane.strategy.bias, []).append(at)
 
-        def estimate(estimator: BiasEstimator, members: list[int]) -> Omega:
+        def estimate(estimator: BiasEstimator, members: list[int]) -> Omega | Belief:
             assert self.fitted is not None
             evidence = Evidence(
                 self.pool.x,
@@ -303,20 +319,21 @@ class Loop:
                 keys.expand(len(members), -1),
                 self.fitted.unseen[members],
                 partial(self._oracle, members),
+                self.task,
             )
             with self._clock_lanes(members):
-                return estimator.estimate(evidence)
+                return assess(estimator, evidence)
 
         order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):
             estimates = side_by_side([partial(estimate, one, sharing[one]) for one in order], self.device)
-        found = {}
-        for estimator, omega in zip(order, estimates, strict=True):
-            check_finite(estimator, omega)
-            found.update({at: omega[i] for i, at in enumerate(sharing[estimator])})
+        found: dict[int, Omega | Belief] = {}
+        for estimator, one in zip(order, estimates, strict=True):
+            check_finite(estimator, one)
+            found.update({at: one[i] for i, at in enumerate(sharing[estimator])})
         return found
 
-    def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n)
+    def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n); (…, n, c) for classes
         """Perfect information: the truth without noise, else the mean of whole realisations, shared by its lanes."""
         keys = streams.fold(streams.fold(self.keys, Purpose.REALISATIONS), self.round)
         known: dict[int, Tensor] = {}

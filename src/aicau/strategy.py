@@ -1,11 +1,12 @@
 """A strategy: acquisition, bias, batching (and change between rounds) side by side, named by one string.
 
-`acquisition[:bias][:batching][:change]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
-`pemse:quadratic:eigen:difference`. Batching is `top` where it is not given. The last word may be `difference` (of this
-round and the one before) or `slope` (over the last four).
+`acquisition[:bias][:batching][:form][:change]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
+`pemse:quadratic:eigen:difference`. Batching is `top` where it is not given. A form (`brier`, `symmetric`) is for
+classes: another divergence than Kullback-Leibler, one that has a matrix. A change is `difference` (of this round and
+the one before) or `slope` (over the last four).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,14 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import checks, streams
-from aicau.acquisition import ACQUISITIONS, CHANGES, Acquisition, Score, View
+from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Score, View
 from aicau.batching import BATCHINGS, Batching
-from aicau.bias import BIASES, BiasEstimator, Evidence, check_finite
+from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.observations import Observations
 from aicau.pool import coordinates
 from aicau.runs import by_run
+from aicau.task import VALUES, Task
 
 DEFAULT = "br:posterior:spread"  # what the word `default` stands for: docs/comparison.md
 FIRST_CHANGE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
@@ -53,6 +55,7 @@ class Strategy:
     change: str | None = None  # look at how the score changes between rounds: `difference` or `slope`
     ensemble: Ensemble = field(default_factory=MLP)  # used by `query` only
     random_state: int = 0  # used by `query` only
+    task: Task = VALUES  # used by `query` only
 
     @classmethod
     def parse(cls, text: str, **parts: Any) -> "Strategy":
@@ -63,15 +66,16 @@ class Strategy:
         if str(text).strip().lower() == "default":
             return replace(cls.parse(DEFAULT, **parts), name="default")
         head, *words = (word.strip().lower() for word in str(text).split(":"))
-        if head not in ACQUISITIONS:
-            raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
-        acquisition = ACQUISITIONS[head]()
-        kinds = {"bias": list(BIASES), "batching": list(BATCHINGS), "change": list(CHANGES)}
+        known = {**ACQUISITIONS, **CLASS_ACQUISITIONS}
+        if head not in known:
+            raise unknown("acquisition", head, [*known, "default"])
+        acquisition = known[head]()
+        kinds: dict[str, Collection[str]] = {"bias": BIASES, "batching": BATCHINGS, "form": FORMS, "change": CHANGES}
         found: dict[str, str] = {}
         for word in words:
-            kind = next((kind for kind, known in kinds.items() if word in known), None)
+            kind = next((kind for kind, group in kinds.items() if word in group), None)
             if kind is None:
-                raise unknown("strategy word", word, [w for known in kinds.values() for w in known])
+                raise unknown("strategy word", word, [w for group in kinds.values() for w in group])
             if kind in found:
                 raise InputError(f"strategy {text!r} names its {kind} twice: {found[kind]!r} and {word!r}")
             found[kind] = word
@@ -83,6 +87,10 @@ class Strategy:
             raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
         if "change" in found and not acquisition.needs_model:
             raise InputError(f"{head!r} does not change between rounds, so it has no {found['change']} version")
+        if "form" in found:
+            if not hasattr(acquisition, "form"):
+                raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
+            acquisition = replace(acquisition, form=found["form"])  # type: ignore[type-var]
         fixed = acquisition.batching
         word = found.get("batching", fixed or "top")
         if fixed is not None and word != fixed:
@@ -153,7 +161,7 @@ class Strategy:
         allowed = torch.zeros_like(measured)
         allowed[0, asked] = True
         keys = streams.runs(self.random_state, 1)
-        view = View(coordinates(points), allowed, measured, keys)
+        view = View(coordinates(points), allowed, measured, keys, task=self.task)
         if self.needs_model:
             if not bool(labelled.any()):
                 raise InputError(f"{self.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
@@ -161,11 +169,12 @@ class Strategy:
             observations = Observations(seen, labels[labelled][None], torch.zeros(seen.shape[1], dtype=torch.int64))
             fitted = self.ensemble.fit(points[seen], observations.y, keys)
             predictions = fitted.predict(points)
-            cobias = None
+            view = replace(view, predictions=predictions)
             if self.bias is not None:
-                cobias = self.bias.estimate(Evidence(points, observations, predictions, keys, fitted.unseen))
-                check_finite(self.bias, cobias)
-            view = replace(view, predictions=predictions, cobias=cobias)
+                evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
+                estimate = assess(self.bias, evidence)
+                check_finite(self.bias, estimate)
+                view = view.told(estimate)
         chosen, alpha, _ = self.choose(view, batch_size)
         first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
         places = [first[int(point)] for point in chosen[0]]

@@ -103,7 +103,7 @@ class TestLineup:
         assert "Gradient features need" in notes[0]
 
     def test_what_cannot_be_meant(self):
-        with pytest.raises(InputError, match="unknown suite 'x'; known: noisy, phase, real, toy"):
+        with pytest.raises(InputError, match="unknown suite 'x'; known: classes, noisy, phase, real, toy"):
             Settings("x")
         with pytest.raises(InputError, match="unknown ensemble 'x'"):
             Settings(ensemble="x")
@@ -207,7 +207,7 @@ def test_the_command(sets, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--suite", "nothing"], "unknown suite 'nothing'; known: noisy, phase, real, toy"),
+        (["--suite", "nothing"], "unknown suite 'nothing'; known: classes, noisy, phase, real, toy"),
         (["--suite", "real"], "name their folder with --data"),
         (["--suite", "real", "--data", "no/such/folder"], "is not a folder"),
         (["--suite", "phase", "--gp"], "leave out --data"),

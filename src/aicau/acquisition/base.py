@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from aicau import decomposition
+from aicau.bias import Belief
 from aicau.ensembles import Fitted
 from aicau.observations import Observations
 from aicau.omega import Omega
+from aicau.task import VALUES, Task
 
 CHANGES = {"difference": 2, "slope": 4}  # by how many rounds each looks at, this one included
 
@@ -29,12 +31,18 @@ class View:
     allowed: Tensor  # (..., n) True where one more measurement may be asked for
     measured: Tensor  # (..., n)
     keys: Tensor  # (...)
-    predictions: Tensor | None = None  # (..., K, n)
+    predictions: Tensor | None = None  # (..., K, n); (..., K, n, c) for classes
     cobias: Omega | None = None
     fitted: Fitted | None = None  # the ensembles behind the predictions
     observations: Observations | None = None  # (..., l)
     points: Tensor | None = None  # (n, d) the pool as the ensembles see it, not standardised
     room: Tensor | None = None  # (..., n) how often each may still be measured; None: a batch holds it once
+    task: Task = VALUES
+    belief: Belief | None = None  # in place of the cobias for classes and counts
+
+    def told(self, estimate: Omega | Belief | None) -> "View":
+        """With what a bias estimator found, where one was asked."""
+        return replace(self, belief=estimate) if isinstance(estimate, Belief) else replace(self, cobias=estimate)
 
     def __getitem__(self, run: slice) -> "View":
         """Some of the runs (along the first leading dimension)."""
@@ -48,6 +56,7 @@ class View:
             fitted=None if self.fitted is None else self.fitted[run],
             observations=None if self.observations is None else self.observations[run],
             room=None if self.room is None else self.room[run],
+            belief=None if self.belief is None else self.belief[run],
         )
 
 
@@ -57,6 +66,7 @@ class Score:
 
     alpha: Tensor  # (..., n)
     omega: Omega | None = None
+    note: str = ""  # why there is no matrix
 
     @classmethod
     def of(cls, omega: Omega) -> "Score":
@@ -70,7 +80,11 @@ class Score:
         """κ: the score of the round before minus this one."""
         both = self.omega is not None and previous.omega is not None
         omega = decomposition.difference(previous.omega, self.omega) if both else None  # type: ignore[type-var]
-        return Score(decomposition.difference(previous.alpha, self.alpha), omega)
+        return Score(decomposition.difference(previous.alpha, self.alpha), omega, self.note)
+
+    def __add__(self, other: "Score") -> "Score":
+        both = self.omega is not None and other.omega is not None
+        return Score.of(self.omega + other.omega) if both else Score(self.alpha + other.alpha, None, self.note)  # type: ignore[operator]
 
     def slope(self, history: Sequence["Score"]) -> "Score":
         """How fast the score falls per round: α by the median over pairs of rounds (Theil and Sen), the matrix by
@@ -82,16 +96,16 @@ class Score:
         middle = (order[(len(order) - 1) // 2] + order[len(order) // 2]) / 2
         omegas = [score.omega for score in scores if score.omega is not None]
         if len(omegas) < len(scores):
-            return Score(middle)
+            return Score(middle, None, self.note)
         times = [k - (len(scores) - 1) / 2 for k in range(len(scores))]
         square = sum(t * t for t in times)
         total = omegas[0].scale(-times[0] / square)
         for time, omega in zip(times[1:], omegas[1:], strict=True):
             total = total + omega.scale(-time / square)
-        return Score(middle, total)
+        return Score(middle, total, self.note)
 
     def __getitem__(self, run: slice) -> "Score":
-        return Score(self.alpha[run], None if self.omega is None else self.omega[run])
+        return Score(self.alpha[run], None if self.omega is None else self.omega[run], self.note)
 
 
 class Acquisition(Protocol):

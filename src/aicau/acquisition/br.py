@@ -1,8 +1,9 @@
-"""Bias reduction: α = δ², the diagonal of Δ."""
+"""Bias reduction: α = δ², the diagonal of Δ; under another divergence D[EY‖F̄], as expected from the labels."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from aicau.acquisition import terms
 from aicau.acquisition.base import Score, View
 
 
@@ -11,7 +12,10 @@ class BiasReduction:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = True
     batching: ClassVar[str | None] = None
+    form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:
+        if view.belief is not None:
+            return terms.bias(view, self.form)
         assert view.cobias is not None
         return Score.of(view.cobias)

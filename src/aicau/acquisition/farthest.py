@@ -1,4 +1,4 @@
-"""Farthest point: as far as possible, in the coordinates of the pool, from everything measured or already chosen. No model."""
+"""Farthest point: as far as possible from everything measured or already chosen. No model."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,9 +1,10 @@
-"""Least confidence: α = σ²_F, the diagonal of Σ_F."""
+"""Least confidence: α = σ²_F, the diagonal of Σ_F; for classes 1 − the largest mean probability."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
 from aicau import decomposition
+from aicau.acquisition import uncertainty
 from aicau.acquisition.base import Score, View
 
 
@@ -15,4 +16,6 @@ class LeastConfidence:
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None
+        if view.task.kind == "classes":
+            return uncertainty.score(view, "lc")
         return Score.of(decomposition.covariance(view.predictions))

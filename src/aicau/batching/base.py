@@ -7,6 +7,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View
 from aicau.errors import InputError
+from aicau.omega import Omega
 
 
 class Batching(Protocol):
@@ -21,6 +22,14 @@ def check_enough(view: View, m: int) -> None:
     left = int(view.allowed.sum(-1).min())
     if left < m:
         raise InputError(f"{m} points were asked for and only {left} can still be measured")
+
+
+def matrix(score: Score, rule: str) -> Omega:
+    """The matrix of a score, or one sentence about why there is none."""
+    if score.omega is None:
+        why = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
+        raise InputError(f"{rule} batching needs an acquisition with a matrix{why}")
+    return score.omega
 
 
 def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (..., n) -> (...), (..., n)

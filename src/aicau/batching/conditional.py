@@ -10,19 +10,14 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import check_enough, take_best
-from aicau.errors import InputError
+from aicau.batching.base import check_enough, matrix, take_best
 
 
 @dataclass(frozen=True)
 class Conditional:
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
         check_enough(view, m)
-        if score.omega is None:
-            raise InputError(
-                "conditional batching needs an acquisition with a matrix (lc, br, pemse); this one has none: use top"
-            )
-        omega = score.omega
+        omega = matrix(score, "conditional")
         factor, left = omega.factor, omega.diagonal()  # (..., n, r), (..., n)
         allowed, chosen = view.allowed, []
         columns: list[Tensor] = []

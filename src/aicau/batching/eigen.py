@@ -16,8 +16,8 @@ from torch import Tensor
 
 from aicau import streams
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import check_enough, take_best
-from aicau.errors import InputError, unknown
+from aicau.batching.base import check_enough, matrix, take_best
+from aicau.errors import unknown
 from aicau.streams import Purpose
 
 FILLS = ("random", "top", "cycle")
@@ -33,12 +33,9 @@ class Eigen:
 
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
         check_enough(view, m)
-        if score.omega is None:
-            raise InputError(
-                "eigen batching needs an acquisition with a matrix (lc, br, pemse); this one has none: use top"
-            )
-        spare = self._fill(score, view).to(score.omega.factor)
-        values, vectors = score.omega.restrict(view.allowed).top_eigenpairs(m)
+        omega = matrix(score, "eigen")
+        spare = self._fill(score, view).to(omega.factor)
+        values, vectors = omega.restrict(view.allowed).top_eigenpairs(m)
         size = vectors.abs_()  # (..., n, q)
         positive = (values > 0).sum(-1)  # (...)
         allowed, chosen = view.allowed, []

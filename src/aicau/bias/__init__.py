@@ -1,6 +1,6 @@
 """Bias estimators by name; a new one is one file and one entry here."""
 
-from aicau.bias.base import BiasEstimator, Evidence, check_finite
+from aicau.bias.base import Belief, BiasEstimator, Evidence, assess, check_finite
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
 from aicau.bias.posterior import Posterior
@@ -13,4 +13,15 @@ BIASES: dict[str, type[BiasEstimator]] = {
     "posterior": Posterior,
 }
 
-__all__ = ["BIASES", "BiasEstimator", "Direct", "Evidence", "Perfect", "Posterior", "Quadratic", "check_finite"]
+__all__ = [
+    "BIASES",
+    "Belief",
+    "BiasEstimator",
+    "Direct",
+    "Evidence",
+    "Perfect",
+    "Posterior",
+    "Quadratic",
+    "assess",
+    "check_finite",
+]

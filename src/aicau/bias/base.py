@@ -7,10 +7,12 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from aicau import decomposition
-from aicau.errors import TrainingError
+from aicau import bregman, decomposition
+from aicau.errors import InputError, TrainingError
 from aicau.observations import Collapsed, Observations
 from aicau.omega import Omega
+from aicau.runs import by_run
+from aicau.task import VALUES, Task
 
 
 @dataclass(frozen=True)
@@ -19,10 +21,11 @@ class Evidence:
 
     x: Tensor  # (n, d) the pool
     observations: Observations  # (..., l)
-    predictions: Tensor  # (..., K, n)
+    predictions: Tensor  # (..., K, n); (..., K, n, c) for classes
     keys: Tensor  # (...) one stream per run, for this round
     unseen: Tensor | None = None  # (..., K, l) True where a member was not trained on a row of the observations
     oracle: Callable[[int], Tensor] | None = None  # count -> mean of as many realisations (..., n); simulation only
+    task: Task = VALUES
 
     def side_information(self) -> Tensor:  # (..., n, d + 2)
         """h = [x, μ_F, σ²_F] (Appendix A)."""
@@ -47,18 +50,69 @@ class Evidence:
         outside = (self.predictions.gather(-1, at).double() * apart).sum(-2) / apart.sum(-2).clamp_min(1)
         return torch.where(apart.sum(-2) > 0, outside, inside) - o.y
 
+    def centre(self) -> Tensor:  # (..., n, c)
+        """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
+        d = bregman.make(self.task.divergence)
+        lead = self.keys.shape
+
+        def mean(some: Tensor) -> tuple[Tensor]:
+            return (bregman.mean_of(d, self.task.members(some)),)
+
+        (out,) = by_run(mean, self.predictions.flatten(0, len(lead) - 1))
+        return out.reshape(*lead, *out.shape[1:])
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What is thought of E Y over the pool: its mean, and its covariance between points for each entry.
+
+    For values c is 1; for classes the mean are probabilities. Without a factor and a rest E Y is taken as known.
+    """
+
+    mean: Tensor  # (..., n, c)
+    factor: Tensor | None = None  # (..., c, n, r)
+    rest: Tensor | None = None  # (..., n, c) the variance that the factor leaves
+
+    def variance(self) -> Tensor:  # (..., n, c)
+        whole = torch.zeros_like(self.mean) if self.rest is None else self.rest
+        return whole if self.factor is None else whole + (self.factor**2).sum(-1).mT
+
+    def __getitem__(self, run: int | slice) -> "Belief":
+        """Some of the runs (along the first leading dimension)."""
+        parts = (self.factor, self.rest)
+        return Belief(self.mean[run], *(None if part is None else part[run] for part in parts))
+
 
 class BiasEstimator(Protocol):
-    """Parameters only; `estimate` is a pure function of the evidence."""
+    """Parameters only; both methods are pure functions of the evidence."""
 
     waits: ClassVar[bool]  # True: on a GPU the host waits for it step by step, so it is started after the others
 
-    def estimate(self, evidence: Evidence) -> Omega: ...
+    def estimate(self, evidence: Evidence) -> Omega:
+        """Δ̂ under the squared error, for values."""
+
+    def believe(self, evidence: Evidence) -> Belief:
+        """E Y, from which any divergence computes its bias; for classes and counts."""
 
 
-def check_finite(estimator: BiasEstimator, estimate: Omega) -> None:
+def assess(estimator: BiasEstimator, evidence: Evidence) -> Omega | Belief:
+    """What the task asks for: Δ̂ for values, a belief for classes and counts."""
+    return estimator.estimate(evidence) if evidence.task == VALUES else estimator.believe(evidence)
+
+
+def known(oracle: Callable[[int], Tensor] | None, count: int) -> Tensor:
+    """What perfect information sees, or one sentence where nobody has it."""
+    if oracle is None:
+        raise InputError(
+            "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"
+        )
+    return oracle(count)
+
+
+def check_finite(estimator: BiasEstimator, estimate: Omega | Belief) -> None:
     """What an estimator made of the evidence must be numbers."""
-    if not bool(torch.isfinite(estimate.diagonal()).all()):
+    values = estimate.diagonal() if isinstance(estimate, Omega) else estimate.mean + estimate.variance()
+    if not bool(torch.isfinite(values).all()):
         name = type(estimator).__name__.lower()
         raise TrainingError(f"the {name} estimate of the bias diverged; scale the target or the features")
 

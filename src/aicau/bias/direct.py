@@ -6,7 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from aicau import decomposition, gp
-from aicau.bias.base import Evidence, place
+from aicau.bias import classes
+from aicau.bias.base import Belief, Evidence, place
 from aicau.omega import Omega
 from aicau.runs import by_run
 
@@ -29,6 +30,12 @@ class Direct:
         ]
         (estimate,) = by_run(self._mean, *flat, points=n)
         return decomposition.cobias(place(residual, seen, estimate.reshape(*lead, n)).float())
+
+    def believe(self, evidence: Evidence) -> Belief:
+        if evidence.task.kind == "classes":
+            return classes.direct(evidence)
+        factor = self.estimate(evidence).factor.double()  # δ = μ_F − E Y
+        return Belief(decomposition.mean(evidence.predictions).double()[..., None] - factor)
 
     def _mean(self, side: Tensor, rows: Tensor, residual: Tensor, valid: Tensor) -> tuple[Tensor]:
         return (gp.fit(rows, residual, valid, self.alpha).mean(side),)

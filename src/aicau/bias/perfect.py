@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aicau import checks, decomposition
-from aicau.bias.base import Evidence
-from aicau.errors import InputError
+from aicau.bias.base import Belief, Evidence, known
 from aicau.omega import Omega
 
 
@@ -18,9 +17,9 @@ class Perfect:
         checks.positive(self.realisations, "realisations")
 
     def estimate(self, evidence: Evidence) -> Omega:
-        if evidence.oracle is None:
-            raise InputError(
-                "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"
-            )
-        known = evidence.oracle(self.realisations).to(evidence.predictions.device)
-        return decomposition.cobias((decomposition.mean(evidence.predictions).double() - known).float())
+        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device)
+        return decomposition.cobias((decomposition.mean(evidence.predictions).double() - truth).float())
+
+    def believe(self, evidence: Evidence) -> Belief:
+        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device).double()
+        return Belief(truth if evidence.task.kind == "classes" else truth[..., None])

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from aicau import decomposition, noise
-from aicau.bias.base import Evidence
+from aicau.bias import classes
+from aicau.bias.base import Belief, Evidence
 from aicau.errors import unknown
 from aicau.omega import Cobias
 from aicau.pool import coordinates
@@ -64,6 +65,13 @@ class Posterior:
         whole = torch.cat([found.mean[..., None], found.factor], -1).float()
         doubt, noise = (part / found.roughness for part in (found.variance(), found.aleatoric))
         return Cobias(whole, None, found.rest.float(), doubt.float(), noise.float())
+
+    def believe(self, evidence: Evidence) -> Belief:
+        if evidence.task.kind == "classes":
+            return classes.posterior(evidence, self.batches, self.rank, self.shape)
+        found = self.moments(evidence)
+        mean = decomposition.mean(evidence.predictions).double() - found.mean
+        return Belief(mean[..., None], found.factor[..., None, :, :], found.rest[..., None])
 
     def moments(self, evidence: Evidence) -> Moments:
         o = evidence.observations

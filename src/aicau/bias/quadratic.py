@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from aicau import kernels, streams
-from aicau.bias.base import Evidence, place
+from aicau.bias.base import Belief, Evidence, place
+from aicau.errors import InputError
 from aicau.kernels import EmbeddingSettings
 from aicau.omega import Omega
 from aicau.streams import Purpose
@@ -64,6 +65,12 @@ class Quadratic:
         measured = place(torch.ones_like(residual).float(), seen, psi.new_zeros(*lead, n)) > 0
         model = Omega(psi) - Omega(torch.where(measured[..., None], psi, 0.0))
         return model + Omega(observed[..., None])
+
+    def believe(self, evidence: Evidence) -> Belief:
+        raise InputError(
+            f"quadratic completes a matrix of products of biases, which {evidence.task.kind} do not have;"
+            " use direct or posterior"
+        )
 
 
 def split_pairs(keys: Tensor, valid: Tensor, share: float) -> Tensor:  # (N,), (N, l) -> (N, l, l)

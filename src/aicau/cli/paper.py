@@ -16,7 +16,7 @@ def simulate(
         list[str],
         typer.Option(help="acquisition[:bias][:batching][:change], e.g. pemse:direct:eigen; repeat to compare"),
     ],
-    problem: Annotated[str, typer.Option(help="type1, type2 or type3")] = "type2",
+    problem: Annotated[str, typer.Option(help="type1, type2, type3; class1, class2, class3")] = "type2",
     initial: Annotated[int, typer.Option(help="Random points measured before the first round")] = 10,
     batch_size: Annotated[int, typer.Option(help="Points per round")] = 10,
     rounds: Annotated[int, typer.Option(help="Rounds after the initial points")] = 10,
@@ -31,7 +31,7 @@ def simulate(
     plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
-    """Compare strategies on one of the paper's problems.
+    """Compare strategies on one of the paper's problems, or on one with classes.
 
     Example: aicau simulate --problem type3 --strategy random --strategy pemse:direct:spread --runs 5
     """
@@ -118,7 +118,7 @@ def reproduce(
 
 @app.command()
 def bench(
-    suite: Annotated[str, typer.Option(help="toy, noisy, real or phase")] = "toy",
+    suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
     data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
     strategy: Annotated[
         list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")

@@ -6,7 +6,7 @@ They train run by run and are as fast as the model they wrap.
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,10 +26,11 @@ class FittedFunctions:
     lead: tuple[int, ...]
     unseen: Tensor  # (..., K, l)
 
-    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
+    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n); (..., K, n, c) for classes
         points = x.expand(*self.lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
         runs = [torch.stack([f(at) for f in members]) for members, at in zip(self.functions, points, strict=True)]
-        return torch.stack(runs).reshape(*self.lead, len(self.functions[0]), x.shape[-2]).to(x.device)
+        out = torch.stack(runs)
+        return out.reshape(*self.lead, *out.shape[1:]).to(x.device)
 
     def __getitem__(self, run: int | slice | list[int]) -> "FittedFunctions":
         """The ensembles of some runs (along the first leading dimension)."""
@@ -50,12 +51,12 @@ class Regressors:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         check_rows(x, y, keys)
         unseen = fold_membership(keys, len(self.estimators), y.shape[-1])
-        seeds = _seeds(keys, len(self.estimators))
+        numbers = seeds(keys, len(self.estimators))
         runs = []
-        for a, b, out, seed in _each_run(x, y, unseen, seeds):
+        for a, b, out, seed in each_run(x, y, unseen, numbers):
             members = []
             for k, estimator in enumerate(self.estimators):
-                model = _seeded(copy.deepcopy(estimator), int(seed[k]))
+                model = seeded(copy.deepcopy(estimator), int(seed[k]))
                 rows = ~out[k]
                 members.append(_function(model.fit(a[rows], b[rows])))
             runs.append(tuple(members))
@@ -75,8 +76,8 @@ class Members:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         check_rows(x, y, keys)
         runs, unseen = [], []
-        for a, b, _, seed in _each_run(x, y, y, _seeds(keys, 1)):
-            model = _seeded(copy.deepcopy(self.estimator), int(seed[0])).fit(a, b)
+        for a, b, _, seed in each_run(x, y, y, seeds(keys, 1)):
+            model = seeded(copy.deepcopy(self.estimator), int(seed[0])).fit(a, b)
             members = getattr(model, "estimators_", None)
             if members is None or len(members) == 0:
                 raise InputError(
@@ -109,35 +110,54 @@ class Modules:
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         check_rows(x, y, keys)
-        unseen = fold_membership(keys, self.members, y.shape[-1])
-        seeds = _seeds(keys, self.members).reshape(-1, self.members)
-        rows = y.shape[-1]
-        runs = []
-        for run, (a, b, out) in enumerate(
-            zip(
-                x.reshape(-1, rows, x.shape[-1]),
-                y.reshape(-1, rows),
-                unseen.reshape(-1, *unseen.shape[-2:]),
-                strict=True,
-            )
-        ):
-            runs.append(tuple(self._train(a[~out[k]], b[~out[k]], int(seeds[run, k])) for k in range(self.members)))
-        return FittedFunctions(tuple(runs), y.shape[:-1], unseen)
 
-    def _train(self, x: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Tensor]:
+        def loss(output: Tensor, target: Tensor) -> Tensor:
+            return nn.functional.mse_loss(output.reshape(-1), target[:, 0])
+
+        return train_module(self, x, y[..., None], keys, loss, lambda output: output.reshape(-1))
+
+
+class ModuleSettings(Protocol):
+    """How modules are made and trained."""
+
+    @property
+    def factory(self) -> Callable[[int], nn.Module]: ...
+    @property
+    def members(self) -> int: ...
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def learning_rate(self) -> float: ...
+
+
+def train_module(
+    settings: ModuleSettings,
+    x: Tensor,  # (..., l, d)
+    targets: Tensor,  # (..., l, c)
+    keys: Tensor,  # (...)
+    loss: Callable[[Tensor, Tensor], Tensor],  # outputs of a module, targets (l, c) -> a number
+    answer: Callable[[Tensor], Tensor],  # outputs -> predictions
+) -> FittedFunctions:
+    """Members of every run, one after another, in full batch with Adam on the folds but their own."""
+    *lead, rows, _ = targets.shape
+    unseen = fold_membership(keys, settings.members, rows)
+    numbers = seeds(keys, settings.members).reshape(-1, settings.members)
+    flat = [t.reshape(-1, *t.shape[-2:]) for t in (x, targets, unseen)]
+
+    def one(x: Tensor, y: Tensor, seed: int) -> Callable[[Tensor], Tensor]:
         with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            module = self.factory(x.shape[-1]).to(x.device)
+            module = settings.factory(x.shape[-1]).to(x.device)
             kind = next((p.dtype for p in module.parameters()), torch.float32)
-            optimiser = torch.optim.Adam(module.parameters(), self.learning_rate)
+            optimiser = torch.optim.Adam(module.parameters(), settings.learning_rate)
             x, y = x.to(kind), y.to(kind)
             module.train()
-            for _ in range(self.epochs):
+            for _ in range(settings.epochs):
                 optimiser.zero_grad()
-                loss = nn.functional.mse_loss(module(x).reshape(-1), y)
-                loss.backward()
+                value = loss(module(x), y)
+                value.backward()
                 optimiser.step()
-            if not bool(torch.isfinite(loss.detach())):
+            if not bool(torch.isfinite(value.detach())):
                 raise TrainingError(
                     "training diverged: the loss of a module is not finite; scale the target or the rate"
                 )
@@ -145,10 +165,15 @@ class Modules:
 
         @torch.no_grad()
         def function(at: Tensor) -> Tensor:
-            output: Tensor = module(at.to(kind))
-            return output.reshape(-1)
+            return answer(module(at.to(kind)))
 
         return function
+
+    runs = [
+        tuple(one(a[~out[k]], b[~out[k]], int(numbers[run, k])) for k in range(settings.members))
+        for run, (a, b, out) in enumerate(zip(*flat, strict=True))
+    ]
+    return FittedFunctions(tuple(runs), tuple(lead), unseen)
 
 
 @dataclass(frozen=True)
@@ -210,11 +235,11 @@ def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)
     raise TrainingError("the covariance of a posterior is not positive definite; check the model")
 
 
-def _seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit numbers
+def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit numbers
     return streams.bits(streams.fold(keys, Purpose.WEIGHTS), members) & 0x7FFFFFFF
 
 
-def _seeded(model: Any, seed: int) -> Any:
+def seeded(model: Any, seed: int) -> Any:
     """Set `random_state` where the model has one that was left open."""
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     if "random_state" in parameters and parameters["random_state"] is None:
@@ -222,7 +247,7 @@ def _seeded(model: Any, seed: int) -> Any:
     return model
 
 
-def _each_run(x: Tensor, y: Tensor, unseen: Tensor, seeds: Tensor) -> list[tuple[Any, Any, Any, Any]]:
+def each_run(x: Tensor, y: Tensor, unseen: Tensor, seeds: Tensor) -> list[tuple[Any, Any, Any, Any]]:
     """NumPy views of one run after another."""
     rows = y.shape[-1]
     flat = (

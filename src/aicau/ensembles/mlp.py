@@ -19,13 +19,13 @@ class FittedMLP:
     epochs: Tensor  # (..., K)
     settings: MLPSettings
 
-    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
+    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n); (..., K, n, c) for classes
         """Every member at every point."""
         lead = self.parameters.shape[:-2]
         points = x if x.ndim == 2 else x.expand(*lead, *x.shape[-2:])
         flat = self.parameters.reshape(-1, *self.parameters.shape[-2:])
         out = kernels.mlp_forward(flat, points.reshape(-1, *x.shape[-2:]).float(), self.settings)
-        return out.reshape(*lead, *out.shape[-2:])
+        return out.reshape(*lead, *out.shape[1:])
 
     def __getitem__(self, run: int | slice | list[int]) -> "FittedMLP":
         """The ensembles of some runs (along the first leading dimension)."""
@@ -49,25 +49,37 @@ class MLP:
         keys: Tensor,  # (...)
     ) -> FittedMLP:
         check_rows(x, y, keys)
-        if not bool(torch.isfinite(x).all() & torch.isfinite(y).all()):
-            raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
-        lead, rows = y.shape[:-1], y.shape[-1]
-        unseen = fold_membership(keys, self.members, rows)
-        start = initial_parameters(keys, self.members, x.shape[-1], self.settings)
-        parameters, epochs, losses = kernels.train_mlp(
-            x.reshape(-1, rows, x.shape[-1]),
-            y.reshape(-1, rows),
-            (~unseen).float().reshape(-1, self.members, rows),
-            start.reshape(-1, *start.shape[-2:]),
-            self.settings,
+        return train(x, y[..., None], keys, self.members, self.settings)
+
+
+def train(
+    x: Tensor,  # (..., l, d)
+    targets: Tensor,  # (..., l, c) what the head is trained on
+    keys: Tensor,  # (...)
+    members: int,
+    settings: MLPSettings,
+) -> FittedMLP:
+    """K networks of every run, each on the folds but its own."""
+    if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
+        raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
+    *lead, rows, outputs = targets.shape
+    unseen = fold_membership(keys, members, rows)
+    start = initial_parameters(keys, members, x.shape[-1], settings)
+    y = targets.reshape(-1, rows, outputs)
+    parameters, epochs, losses = kernels.train_mlp(
+        x.reshape(-1, rows, x.shape[-1]),
+        y[..., 0] if settings.head == "squared" else y,
+        (~unseen).float().reshape(-1, members, rows),
+        start.reshape(-1, *start.shape[-2:]),
+        settings,
+    )
+    if not bool(torch.isfinite(losses).all()):
+        raise TrainingError(
+            f"training diverged: the loss is not finite with targets up to {float(targets.abs().max()):.3g};"
+            " scale the target or the features"
         )
-        if not bool(torch.isfinite(losses).all()):
-            raise TrainingError(
-                f"training diverged: the loss is not finite with targets up to {float(y.abs().max()):.3g};"
-                " scale the target or the features"
-            )
-        shape = (*lead, self.members)
-        return FittedMLP(parameters.reshape(*shape, -1), unseen, epochs.reshape(shape), self.settings)
+    shape = (*lead, members)
+    return FittedMLP(parameters.reshape(*shape, -1), unseen, epochs.reshape(shape), settings)
 
 
 def initial_parameters(keys: Tensor, members: int, inputs: int, settings: MLPSettings) -> Tensor:  # (..., K, P)

@@ -5,6 +5,7 @@
 | toy | the six of Figure 5: Types I to III from 10 and from 100 points, 10 rounds of 10 |
 | noisy | Types II and III with five times the noise |
 | real | every data set under a folder, replayed; 10 rounds |
+| classes | three classes with noisy labels (aicau.experiments.bench_classes), from 20 and from 100 labels |
 
 The methods of a panel are lanes of one loop. Lines that bring a model of their own (`gp`) run beside it.
 """
@@ -22,11 +23,12 @@ import torch
 from numpy.typing import NDArray
 
 from aicau import checks, problems, streams
-from aicau.ensembles import ENSEMBLES, MLP, Ensemble
+from aicau.ensembles import ENSEMBLES, MLP, Ensemble, of_task
 from aicau.errors import InputError, unknown
-from aicau.experiments import paper, peers
+from aicau.experiments import bench_classes, paper, peers
+from aicau.experiments.bench_classes import Panel
 from aicau.experiments.jobs import over
-from aicau.problems import Problem, replay
+from aicau.problems import replay
 from aicau.simulation import Lane, Loop
 from aicau.strategy import DEFAULT, Chooser, Strategy
 
@@ -35,21 +37,10 @@ REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no com
 SIMPLE = ("random", "farthest", "lc")
 PAPER = tuple(word for word in paper.BATCHED if "perfect" not in word)
 STRONG = tuple(f"{m}:{f}" for m in ("lcmd", "bait", "badge", "coreset", "batchbald") for f in ("grad", "sigma"))
-SUITES = ("toy", "noisy", "real")
+SUITES = ("toy", "noisy", "real", "classes")
 ROUNDS = 10
 
 Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One problem from one number of initial points."""
-
-    name: str
-    problem: Problem
-    initial: int
-    batch_size: int
-    rounds: int = ROUNDS
 
 
 @dataclass(frozen=True)
@@ -71,7 +62,19 @@ class Settings:
             raise unknown("suite", self.suite, [*SUITES, "phase"])
         if self.ensemble not in ENSEMBLES:
             raise unknown("ensemble", self.ensemble, list(ENSEMBLES))
+        if self.suite == "classes" and (self.ensemble != "paper" or self.gp):
+            raise InputError("the suite 'classes' has networks with a softmax head: leave out --ensemble and --gp")
         checks.positive(self.runs, "runs")
+
+    @property
+    def error(self) -> str:
+        """What the error is called in tables and pictures."""
+        return bench_classes.TASK.error if self.suite == "classes" else "MSE"
+
+    @property
+    def strong(self) -> tuple[str, ...]:
+        """Methods of the field; the best of them in each panel is the one to beat."""
+        return bench_classes.STRONG if self.suite == "classes" else STRONG
 
 
 @dataclass
@@ -107,10 +110,12 @@ def run(
 ) -> Outcome:
     """Run a suite, panel by panel, or on several processes; on the CPU the numbers do not depend on how many."""
     made, notes = panels(settings)
-    model = ENSEMBLES[settings.ensemble]() if ensemble is None else ensemble
+    own = of_task(made[0].problem.task) if settings.suite == "classes" else ENSEMBLES[settings.ensemble]()
+    model = own if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
     if not words:
-        words, missing = lineup(model)
+        there = installed(_PACKAGE["batchbald"])
+        words, missing = bench_classes.lineup(there) if settings.suite == "classes" else lineup(model)
         notes += missing
     for word in words:
         method(word)  # a name that means nothing is said before anything runs
@@ -183,6 +188,8 @@ def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
     notes: list[str] = []
     if settings.suite == "real":
         made, notes = _real(settings)
+    elif settings.suite == "classes":
+        made = bench_classes.panels()
     else:
         kinds, scale = (paper.TYPES, 1.0) if settings.suite == "toy" else (("type2", "type3"), 5.0)
         pools = {kind: problems.make(kind, noise_scale=scale) for kind in kinds}
@@ -234,6 +241,7 @@ _PACKAGE = {
     **{name: "skactiveml" if name.startswith("gs") else "bmdal_reg" for name in peers.PEERS},
     "qnipv": "botorch",
     "hetgpy": "hetgpy",
+    "batchbald": "batchbald_redux",
 }
 
 
@@ -246,8 +254,9 @@ def installed(package: str) -> bool:
 
 def method(word: str) -> Chooser:
     """A strategy or a peer by its name; the paper's with everything as it prints it."""
-    if word in peers.PEERS:
-        return peers.PEERS[word]
+    peer = {**peers.PEERS, **peers.CLASS_PEERS}.get(word)
+    if peer is not None:
+        return peer
     if word in peers.GP_LINES:
         raise InputError(f"{word} brings a model of its own: run it beside the others with --gp")
     return paper.strategy(word) if word in PAPER else Strategy.parse(word)
@@ -279,8 +288,9 @@ def families(words: Sequence[str]) -> dict[str, str]:
         **dict.fromkeys(SIMPLE, "simple"),
         **dict.fromkeys(PAPER, "paper"),
         REFERENCE: "cheats",
-        **dict.fromkeys(OURS, "ours"),
-        **dict.fromkeys(peers.PEERS, "peer"),
+        **dict.fromkeys([*OURS, *bench_classes.OURS], "ours"),
+        **dict.fromkeys(bench_classes.SIMPLE, "simple"),
+        **dict.fromkeys([*peers.PEERS, *peers.CLASS_PEERS], "peer"),
         **dict.fromkeys(peers.GP_LINES, "own model"),
     }
     return {word: known.get(word, "cheats" if "perfect" in word.split(":") else "other") for word in words}

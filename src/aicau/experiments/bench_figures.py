@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from aicau.experiments.bench import OURS, REFERENCE, STRONG, Outcome
+from aicau.experiments.bench import OURS, REFERENCE, Outcome
 from aicau.experiments.bench_scores import Ranks
 from aicau.report import COLOURS, DASHES, log_ticks
 from aicau.strategy import DEFAULT
@@ -35,7 +35,7 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     for row in range(rows):
-        grid[row * columns].set_ylabel("MSE to the truth")
+        grid[row * columns].set_ylabel(f"{outcome.settings.error} to the truth")
     handles, labels = grid[0].get_legend_handles_labels()
     labels = [f"{label} (knows the truth)" if label == REFERENCE else label for label in labels]
     title = "best average rank first" if ranks is not None else None
@@ -48,7 +48,7 @@ def shown(outcome: Outcome, ranks: Ranks | None) -> list[str]:
     there = [str(word) for word in outcome.frame["strategy"].unique()]
     order = [str(word) for word in ranks.mean.index] if ranks is not None else there
     order += [word for word in there if word not in order]
-    peer = next((word for word in order if word in STRONG), None)
+    peer = next((word for word in order if word in outcome.settings.strong), None)
     must = {word for word in there if word in ALWAYS or word == peer}
     rest = [word for word in order if word not in must][: max(0, SHOWN - len(must))]
     return [word for word in order if word in must or word in rest]

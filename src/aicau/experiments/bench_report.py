@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from aicau.ensembles import Ensemble
-from aicau.experiments import bench, bench_figures, bench_scores
-from aicau.experiments.bench import REFERENCE, STRONG, Outcome, Report, Settings
+from aicau.experiments import bench, bench_classes, bench_figures, bench_scores
+from aicau.experiments.bench import REFERENCE, Outcome, Report, Settings
 from aicau.experiments.bench_scores import Ranks, Row
 from aicau.files import write_whole
 from aicau.statistics import Interval
@@ -31,7 +31,7 @@ def compare(
     (out / "summary.json").unlink(missing_ok=True)
     outcome = bench.run(settings, device, report, ensemble, jobs)
     families = bench.families(list(outcome.frame["strategy"].unique()))
-    rows = bench_scores.rows(outcome.frame, outcome.choosing, families, STRONG, REFERENCE)
+    rows = bench_scores.rows(outcome.frame, outcome.choosing, families, settings.strong, REFERENCE)
     ranks = rank(outcome, families)
     table = to_frame(rows)
     written = [
@@ -44,6 +44,9 @@ def compare(
     if ranks is not None:
         picture = bench_figures.critical_difference(ranks, families)
         written.append(write_whole(out / "critical-difference.png", lambda path: picture.savefig(path, dpi=150)))
+    if settings.suite == "classes" and (shares := bench_classes.noise_shares(outcome.frame)):
+        drawn = bench_classes.noise_figure(shares)
+        written.append(write_whole(out / "label-noise.png", lambda path: drawn.savefig(path, dpi=150)))
     text = to_markdown(outcome, rows, ranks)
     written.append(write_whole(out / "bench.md", lambda path: path.write_text(text)))
     summary: dict[str, object] = {
@@ -117,24 +120,34 @@ def to_markdown(outcome: Outcome, rows: list[Row], ranks: Ranks | None) -> str:
     ]
     if settings.suite == "real":
         lines += ["Errors are in units of the variance of the truth: 1 is the error of predicting the mean.", ""]
+    if settings.suite == "classes":
+        lines += [
+            "Errors are the excess log loss: expected log loss less that of the true probabilities.",
+            "",
+        ]
     lines += [f"- {note}" for note in outcome.notes] + ([""] if outcome.notes else [])
-    lines += _headline(rows, panels) + _losses(outcome, panels) + _rank_lines(ranks, len(panels))
+    lines += _headline(settings, rows, panels) + _losses(outcome, panels) + _rank_lines(ranks, len(panels))
+    if settings.suite == "classes":
+        lines += bench_classes.noise_lines(outcome.frame)
     for panel in panels:
         lines += _panel(outcome, [row for row in rows if row.panel == panel])
     return "\n".join(lines)
 
 
-def _headline(rows: list[Row], panels: list[str]) -> list[str]:
+def _headline(settings: Settings, rows: list[Row], panels: list[str]) -> list[str]:
     ours = {row.panel: row for row in rows if row.strategy == DEFAULT}
     if not ours:
         return []
+    field = "LCMD, BAIT, BADGE, Core-Set and BatchBALD on either kind of feature"
+    if settings.suite == "classes":
+        field = "entropy, margin, lc, bald and BatchBALD"
     lines = [
         f"## `{DEFAULT}` in each panel",
         "",
-        "The best peer is the best of LCMD, BAIT, BADGE, Core-Set and BatchBALD on either kind of feature, picked after"
+        f"The best peer is the best of {field}, picked after"
         f" the fact in each panel. The share is of the gain from random to `{REFERENCE}`, which knows the truth.",
         "",
-        "| panel | final MSE | / random | / farthest | / best peer | share of the gain |",
+        f"| panel | final {settings.error} | / random | / farthest | / best peer | share of the gain |",
         "|---|---|---|---|---|---|",
     ]
     for panel in panels:
@@ -198,7 +211,8 @@ def _panel(outcome: Outcome, rows: list[Row]) -> list[str]:
     lines = [
         f"## {rows[0].panel}",
         "",
-        "| method | kind | final MSE | area | / random | / farthest | / best peer | share | s per round and run |",
+        f"| method | kind | final {outcome.settings.error} | area | / random | / farthest | / best peer | share"
+        " | s per round and run |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:

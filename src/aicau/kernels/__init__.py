@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aicau.kernels import reference
-from aicau.kernels.settings import EmbeddingSettings, MLPSettings
+from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 from aicau.runs import threads
 
 __all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
@@ -42,7 +42,7 @@ def mlp_forward(
     parameters: Tensor,  # (N, K, P)
     x: Tensor,  # (N or 1, n, d)
     settings: MLPSettings,
-) -> Tensor:  # (N, K, n)
+) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
     if not _numba(x):
         return reference.mlp_forward(parameters, x[:, None], settings)
@@ -50,7 +50,8 @@ def mlp_forward(
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
     with _launch():
-        return torch.from_numpy(cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1]))))
+        out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
+    return torch.from_numpy(out).mT if settings.head == "softmax" else torch.from_numpy(out)[..., 0, :]
 
 
 def rbf_sum(
@@ -90,7 +91,7 @@ def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
 
 def train_mlp(
     x: Tensor,  # (N, l, d)
-    y: Tensor,  # (N, l)
+    y: Tensor,  # (N, l), or (N, l, c) for the softmax head: probabilities
     weights: Tensor,  # (N, K, l), 0 = not seen
     parameters: Tensor,  # (N, K, P)
     settings: MLPSettings,
@@ -102,18 +103,20 @@ def train_mlp(
     if _triton(x):
         from aicau.kernels import cuda_mlp
 
-        if cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
+        if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)
     from aicau.kernels import cpu_mlp
 
     parameters = parameters.clone()
-    arrays = [t.numpy() for t in (x, y, weights, parameters)]
+    targets = y[..., None] if y.ndim == 2 else y
+    arrays = [t.numpy() for t in (x, targets, weights, parameters)]
     with _launch():
         epochs, losses = cpu_mlp.train_mlp(
             *arrays,
             np.array(settings.sizes(x.shape[-1])),
+            HEADS.index(settings.head),
             settings.learning_rate,
             *settings.betas,
             settings.weight_decay,

@@ -6,6 +6,9 @@ import numpy as np
 from numba import njit, prange
 
 from aicau.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.kernels.settings import HEADS
+
+SQUARED, SOFTMAX, POISSON = (HEADS.index(head) for head in ("squared", "softmax", "poisson"))
 
 
 @njit(fastmath=FAST, cache=True)
@@ -29,20 +32,60 @@ def _mlp_forward(p, a, sizes, points):  # type: ignore[no-untyped-def]
         at += outer * inner
 
 
+@njit(cache=True)
+def _link(out, classes, points, head):  # type: ignore[no-untyped-def]
+    """Outputs (classes, points) made what the head says, in place; logarithm of the normaliser per point."""
+    log_sum = np.zeros(points, np.float32)
+    if head == POISSON:
+        for j in range(points):
+            out[0, j] = np.exp(out[0, j])
+    elif head == SOFTMAX:
+        for j in range(points):
+            most = out[0, j]
+            for c in range(1, classes):
+                most = max(most, out[c, j])
+            total = np.float32(0)
+            for c in range(classes):
+                total += np.exp(out[c, j] - most)
+            log_sum[j] = most + np.log(total)
+            for c in range(classes):
+                out[c, j] = np.exp(out[c, j] - log_sum[j])
+    return log_sum
+
+
+@njit(cache=True)
+def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no-untyped-def]
+    """Cross-entropy or Poisson loss; `back` takes its gradient, (what is predicted − what was seen)·weight."""
+    loss = np.float32(0)
+    for c in range(classes):
+        for j in range(points):
+            loss -= weight[j] * y[c, j] * out[c, j]
+    log_sum = _link(out, classes, points, head)
+    for j in range(points):
+        loss += weight[j] * (out[0, j] if head == POISSON else log_sum[j])
+    for c in range(classes):
+        for j in range(points):
+            back[c, j] = weight[j] * (out[c, j] - y[c, j])
+    return loss
+
+
 @njit(fastmath=FAST, cache=True)
-def _mlp_gradient(p, g, a, d, sizes, y, weight, points):  # type: ignore[no-untyped-def]
-    """Weighted squared error of one network and its gradient. `a[0]` holds the points; a row of ones carries biases."""
+def _mlp_gradient(p, g, a, d, sizes, y, weight, points, head):  # type: ignore[no-untyped-def]
+    """Weighted loss of one network and its gradient. `a[0]` holds the points; a row of ones carries biases."""
     zero = np.float32(0)
     depth = sizes.size - 1
     _mlp_forward(p, a, sizes, points)
     at = p.size
     loss = zero
     back = d[depth % 2]
-    back[1:4] = zero
-    for j in range(points):
-        error = a[depth, 0, j] - y[j]
-        loss += weight[j] * error * error
-        back[0, j] = np.float32(2) * weight[j] * error
+    back[sizes[depth] : up4(sizes[depth])] = zero
+    if head == SQUARED:
+        for j in range(points):
+            error = a[depth, 0, j] - y[0, j]
+            loss += weight[j] * error * error
+            back[0, j] = np.float32(2) * weight[j] * error
+    else:
+        loss = _likelihood(a[depth], y, weight, back, sizes[depth], points, head)
     for i in range(depth - 1, -1, -1):
         inner, outer = up4(sizes[i] + 1), up4(sizes[i + 1])
         at -= outer * inner
@@ -82,11 +125,11 @@ def _mlp_sizes(sizes):  # type: ignore[no-untyped-def]
 
 @njit(parallel=True, cache=True)
 def train_mlp(  # type: ignore[no-untyped-def]
-    x, y, weights, parameters, sizes, learning_rate, beta1, beta2, decay, min_delta, patience, max_epochs
+    x, y, weights, parameters, sizes, head, learning_rate, beta1, beta2, decay, min_delta, patience, max_epochs
 ):
-    """Train every network in place. x (N, l, d), y (N, l), weights (N, K, l) with 0 = not seen, parameters (N, K, P).
+    """Train every network in place. x (N, l, d), y (N, l, c), weights (N, K, l) with 0 = not seen.
 
-    Returns epochs (N, K) and the last loss (N, K).
+    parameters (N, K, P). Returns epochs (N, K) and the last loss (N, K).
     """
     runs, members, rows = weights.shape
     depth = sizes.size - 1
@@ -104,14 +147,15 @@ def train_mlp(  # type: ignore[no-untyped-def]
         points = up16(seen)
         a = np.zeros((depth + 1, widest, points), np.float32)
         d = np.zeros((2, widest, points), np.float32)
-        target = np.zeros(points, np.float32)
+        target = np.zeros((sizes[depth], points), np.float32)
         weight = np.zeros(points, np.float32)
         at = 0
         for j in range(rows):
             if weights[run, member, j] > 0:
                 for k in range(sizes[0]):
                     a[0, k, at] = x[run, j, k]
-                target[at] = y[run, j]
+                for c in range(sizes[depth]):
+                    target[c, at] = y[run, j, c]
                 weight[at] = weights[run, member, j] / total
                 at += 1
         a[0, sizes[0]] = 1
@@ -120,7 +164,7 @@ def train_mlp(  # type: ignore[no-untyped-def]
         _copy_mlp(parameters[run, member], p, sizes, True)
         best, waited, epoch, loss = np.inf, 0, 0, np.float32(0)
         while epoch < max_epochs and waited <= patience:
-            loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points)
+            loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points, head)
             epoch += 1
             if not np.isfinite(loss):
                 break
@@ -137,13 +181,14 @@ def train_mlp(  # type: ignore[no-untyped-def]
 
 
 @njit(parallel=True, cache=True)
-def predict_mlp(x, parameters, sizes):  # type: ignore[no-untyped-def]
-    """Every network at the points of its run, BLOCK at a time. x (N or 1, n, d), parameters (N, K, P) -> (N, K, n)."""
+def predict_mlp(x, parameters, sizes, head):  # type: ignore[no-untyped-def]
+    """Networks at the points of their run, BLOCK at a time. x (N or 1, n, d), parameters (N, K, P) -> (N, K, c, n)."""
     runs, members, _ = parameters.shape
     count = x.shape[1]
     depth = sizes.size - 1
     widest, size = _mlp_sizes(sizes)
-    out = np.empty((runs, members, count), np.float32)
+    classes = sizes[depth]
+    out = np.empty((runs, members, classes, count), np.float32)
     for net in prange(runs * members):
         run, member = net // members, net % members
         at = x[run if x.shape[0] > 1 else 0]
@@ -157,11 +202,12 @@ def predict_mlp(x, parameters, sizes):  # type: ignore[no-untyped-def]
                 for k in range(sizes[0]):
                     a[0, k, j - start] = at[j, k]
             _mlp_forward(p, a, sizes, BLOCK)
-            out[run, member, start:stop] = a[depth, 0, : stop - start]
+            _link(a[depth], classes, BLOCK, head)
+            out[run, member, :, start:stop] = a[depth, :classes, : stop - start]
     return out
 
 
-def mlp_gradient(x, y, parameters, sizes):  # type: ignore[no-untyped-def]
+def mlp_gradient(x, y, parameters, sizes, head=SQUARED):  # type: ignore[no-untyped-def]
     """Loss and gradient of one network on all its points, in the plain layout: what tests compare with autograd."""
     depth, rows = len(sizes) - 1, x.shape[0]
     sizes = np.asarray(sizes)
@@ -171,8 +217,8 @@ def mlp_gradient(x, y, parameters, sizes):  # type: ignore[no-untyped-def]
     a[0, : sizes[0], :rows] = x.T
     a[0, sizes[0]] = 1
     d = np.zeros((2, widest, points), np.float32)
-    target, weight = np.zeros(points, np.float32), np.zeros(points, np.float32)
-    target[:rows], weight[:rows] = y, 1 / rows
+    target, weight = np.zeros((sizes[-1], points), np.float32), np.zeros(points, np.float32)
+    target[:, :rows], weight[:rows] = y.reshape(rows, -1).T, 1 / rows
     shapes = [(int(o), int(i) + 1) for i, o in itertools.pairwise(sizes)]
     p = np.concatenate(
         [
@@ -181,7 +227,7 @@ def mlp_gradient(x, y, parameters, sizes):  # type: ignore[no-untyped-def]
         ]
     ).astype(np.float32)
     g = np.zeros_like(p)
-    loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points)
+    loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points, head)
     padded = [(up4(o), up4(i)) for o, i in shapes]
     parts = [w.reshape(q)[: s[0], : s[1]].ravel() for (w, q), s in zip(_blocks(g, padded), shapes, strict=True)]
     return float(loss), np.concatenate(parts)

@@ -16,8 +16,16 @@ def mlp_forward(
     parameters: Tensor,  # (..., P)
     x: Tensor,  # (..., n, d), broadcasts with the leading dimensions
     settings: MLPSettings,
-) -> Tensor:  # (..., n)
-    """Output of each network on each point."""
+) -> Tensor:  # (..., n), or (..., n, c) from the softmax head
+    """What each network says of each point: a value, a rate, or probabilities."""
+    raw = mlp_outputs(parameters, x, settings)
+    if settings.head == "softmax":
+        return torch.softmax(raw, -1)
+    return raw[..., 0].exp() if settings.head == "poisson" else raw[..., 0]
+
+
+def mlp_outputs(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (..., n, c)
+    """The last layer before the head."""
     at = 0
     layers = settings.layers(x.shape[-1])
     for depth, (o, i) in enumerate(layers):
@@ -26,7 +34,15 @@ def mlp_forward(
         if depth < len(layers) - 1:
             x = x.relu()
         at += o * (i + 1)
-    return x[..., 0]
+    return x
+
+
+def point_loss(raw: Tensor, target: Tensor, head: str) -> Tensor:  # (..., n, c) twice -> (..., n)
+    """Squared error, cross-entropy, or the Poisson loss of a logarithmic rate."""
+    if head == "softmax":
+        return -(target * torch.log_softmax(raw, -1)).sum(-1)
+    raw, target = raw[..., 0], target[..., 0]
+    return raw.exp() - target * raw if head == "poisson" else (raw - target) ** 2
 
 
 class _Adam:
@@ -49,11 +65,12 @@ class _Adam:
 
 def train_mlp(
     x: Tensor,  # (N, l, d)
-    y: Tensor,  # (N, l)
+    y: Tensor,  # (N, l) or (N, l, c)
     weights: Tensor,  # (N, K, l), 0 = not seen
     parameters: Tensor,  # (N, K, P)
     settings: MLPSettings,
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
+    y = y[..., None] if y.ndim == 2 else y
     generator = torch.Generator(x.device).manual_seed(0)  # of mini-batches only
     best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
     waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
@@ -64,8 +81,8 @@ def train_mlp(
         epochs += active
         for some, share in _batches(weights, settings.batch_size, generator):
             leaf = parameters.detach().requires_grad_()
-            output = mlp_forward(leaf, _rows(x, some), settings)
-            part = (share * (output - _rows(y[..., None], some)[..., 0]) ** 2).sum(-1)
+            raw = mlp_outputs(leaf, _rows(x, some), settings)
+            part = (share * point_loss(raw, _rows(y, some), settings.head)).sum(-1)
             (gradient,) = torch.autograd.grad(part.sum(), leaf)
             weight = share.sum(-1)
             parameters = adam.update(

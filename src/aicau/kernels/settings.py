@@ -3,12 +3,18 @@
 import itertools
 from dataclasses import dataclass
 
-from aicau.errors import InputError
+from aicau.errors import InputError, unknown
+
+HEADS = ("squared", "softmax", "poisson")
 
 
 @dataclass(frozen=True)
 class MLPSettings:
-    """A member of F_k. Its parameters are one row of numbers: per layer (out, in + 1), the bias in the last column."""
+    """A member of F_k. Its parameters are one row of numbers: per layer (out, in + 1), the bias in the last column.
+
+    The head says what the outputs are and which loss they are trained by: values by squared error, probabilities of
+    `outputs` classes by cross-entropy, the rate of a count by the Poisson loss.
+    """
 
     hidden: tuple[int, ...] = (32, 32, 16)
     learning_rate: float = 1e-3
@@ -20,15 +26,21 @@ class MLPSettings:
     batch_size: int | None = (
         None  # None: gradient descent on all points; else mini-batches, by the reference kernel only
     )
+    head: str = "squared"
+    outputs: int = 1  # classes of the softmax head; 1 for the others
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden) or self.max_epochs < 1 or self.patience < 0:
             raise InputError(f"layers and epochs must be positive; got {self.hidden} and {self.max_epochs}")
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"a mini-batch holds at least one point; got {self.batch_size}")
+        if self.head not in HEADS:
+            raise unknown("head", self.head, list(HEADS))
+        if (self.outputs < 2) if self.head == "softmax" else (self.outputs != 1):
+            raise InputError(f"softmax has two outputs or more, {HEADS[0]} and {HEADS[2]} one; got {self.outputs}")
 
     def sizes(self, inputs: int) -> tuple[int, ...]:
-        return (inputs, *self.hidden, 1)
+        return (inputs, *self.hidden, self.outputs)
 
     def layers(self, inputs: int) -> list[tuple[int, int]]:
         """(out, in) of every layer."""

@@ -2,6 +2,8 @@
 
 Subclass `Problem` for a simulator of your own: give `pool`, `truth` and `noise`; set `capacity` where a point can be
 measured only so often. `TableProblem` replays a table of replicated measurements.
+
+A problem with classes says so by its `task`: its `truth` are probabilities (n, c), and `respond` makes labels of noise.
 """
 
 from abc import ABC, abstractmethod
@@ -16,6 +18,7 @@ from aicau.observations import Observations
 from aicau.pool import Pool
 from aicau.runs import by_run
 from aicau.streams import Purpose
+from aicau.task import VALUES, Task
 
 
 class Problem(ABC):
@@ -23,11 +26,12 @@ class Problem(ABC):
 
     name: str
     pool: Pool
+    task: Task = VALUES
     repeats_share_noise: bool = False  # True: the same point twice in one round gives one value twice
 
     @property
     @abstractmethod
-    def truth(self) -> Tensor:  # (n,)
+    def truth(self) -> Tensor:  # (n,), or (n, c) probabilities of classes
         """μ_Y over the pool."""
 
     @property
@@ -64,7 +68,11 @@ class Problem(ABC):
         repeat = torch.zeros_like(index) if self.repeats_share_noise else repeat_number(index)
         fields = [self.noise(streams.fold(keys, j)[..., None]) for j in range(int(repeat.max()) + 1)]
         flat = torch.cat(fields, dim=-2).flatten(-2).expand(*index.shape[:-1], -1)
-        return self.truth[index] + flat.gather(-1, repeat * self.pool.n + index)
+        return self.respond(index, flat.gather(-1, repeat * self.pool.n + index))
+
+    def respond(self, index: Tensor, drawn: Tensor) -> Tensor:  # (..., m) twice -> (..., m)
+        """What is measured at `index` when the noise there is `drawn`."""
+        return self.truth[index] + drawn
 
     def batch_of(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:  # (..., m)
         """The batch (plate, day) in which `measure` with the same arguments finds each entry: here the round."""
@@ -87,7 +95,8 @@ class Problem(ABC):
 
     def realisations(self, count: int, keys: Tensor) -> Tensor:  # (...) -> (..., count, n)
         """Whole realisations of Y, as perfect information may see them."""
-        return self.truth + self.noise(streams.fold(keys[..., None], torch.arange(count, device=keys.device)))
+        drawn = self.noise(streams.fold(keys[..., None], torch.arange(count, device=keys.device)))
+        return self.respond(torch.arange(self.pool.n, device=drawn.device), drawn)
 
     def known(self, count: int, keys: Tensor) -> Tensor:  # (runs,) -> (runs, n)
         """What perfect information sees of μ_Y: the truth without noise, else the mean of `count` realisations."""

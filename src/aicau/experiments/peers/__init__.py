@@ -5,21 +5,21 @@ they are separate lines: `gp_curve` runs them from the same initial points and w
 """
 
 from aicau.errors import unknown
-from aicau.experiments.peers import bmdal, greedy, hetgpy, qnipv
+from aicau.experiments.peers import batchbald, bmdal, greedy, hetgpy, qnipv
 from aicau.experiments.peers.base import Peer
 from aicau.experiments.peers.gp import GPLine, gp_curve
 
 PEERS: dict[str, Peer] = {peer.name: peer for peer in (*bmdal.PEERS, *greedy.PEERS)}
+CLASS_PEERS: dict[str, Peer] = {peer.name: peer for peer in batchbald.PEERS}
 GP_LINES: dict[str, GPLine] = {line.name: line for line in (qnipv.LINE, hetgpy.LINE)}
 
 
 def make(name: str) -> Peer | GPLine:
     """A method by its name, e.g. `lcmd:grad`, `bait:sigma`, `gsx`, `qnipv`."""
-    if name in PEERS:
-        return PEERS[name]
-    if name in GP_LINES:
-        return GP_LINES[name]
-    raise unknown("peer", name, [*PEERS, *GP_LINES])
+    known: dict[str, Peer | GPLine] = {**PEERS, **CLASS_PEERS, **GP_LINES}
+    if name not in known:
+        raise unknown("peer", name, list(known))
+    return known[name]
 
 
-__all__ = ["GP_LINES", "PEERS", "GPLine", "Peer", "gp_curve", "make"]
+__all__ = ["CLASS_PEERS", "GP_LINES", "PEERS", "GPLine", "Peer", "gp_curve", "make"]

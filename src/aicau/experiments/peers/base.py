@@ -82,15 +82,13 @@ def own_generators(keys: Tensor) -> Iterator[None]:  # (1,)
             np.random.set_state(before)  # noqa: NPY002
 
 
-def require(module: str, method: str) -> Any:
+def require(module: str, method: str, install: str = "pip install 'aicau[peers]'") -> Any:
     """A module of another package, loaded when it is first used."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.split(".")[0]
-        raise InputError(
-            f"{method} calls the package {package} and needs the extra peers: pip install 'aicau[peers]'"
-        ) from error
+        raise InputError(f"{method} calls the package {package} and needs the extra peers: {install}") from error
 
 
 def measured_rows(view: View) -> Tensor:  # (l,)

@@ -1,8 +1,8 @@
 """Greedy sampling of scikit-activeml (Wu, Lin & Huang 2019): far from what was measured, in x, in y, or in both.
 
 `gsx` is GreedySamplingX; `gsi` is GreedySamplingTarget as it comes (distance in x times distance in y) and `gsy` the
-same in y alone. Distances in x are Euclidean in standardised x; y is measured where there are measurements and the mean
-of our F_k elsewhere, handed over as a regressor that is already fitted.
+same in y alone. Distances in x are Euclidean in the coordinates of the pool; y is measured where there are measurements
+and the mean of our F_k elsewhere, handed over as a regressor that is already fitted.
 
 Points are taken one by one, each then counted as labelled with its predicted value, which is what one call for a whole
 batch does; but that call holds a matrix of n² distances and copies it for each point. Only points not measured yet are

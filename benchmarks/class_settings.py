@@ -1,0 +1,52 @@
+"""How the networks of classes should be trained: excess log loss of random designs under some settings.
+
+    python benchmarks/class_settings.py --runs 6
+
+Smoothing moves a share of every label to all classes alike; weight decay is Adam's L2 term. Each cell is the excess log
+loss of the dual mean over the pool, mean over runs; the last column is the mean over all cells.
+"""
+
+import argparse
+
+import torch
+
+from aicau import bregman, problems, streams
+from aicau.ensembles import MLPClassifier
+from aicau.kernels import MLPSettings
+
+SETTINGS = [(0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.0, 1e-3), (0.0, 1e-2), (0.05, 1e-2)]
+PROBLEMS = {
+    "class1": ("class1", 1.0),
+    "class2": ("class2", 1.0),
+    "class2x4": ("class2", 4.0),
+    "class3": ("class3", 1.0),
+}
+LABELS = (20, 60, 120, 200)
+
+
+def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLPClassifier) -> float:
+    keys = streams.runs(1, runs)
+    index = streams.permutation(keys, problem.pool.n)[:, :labels]
+    y = problem.measure(index, torch.zeros_like(index), keys, 0)
+    predictions = ensemble.fit(problem.pool.x[index], y, keys).predict(problem.pool.x)
+    centre = bregman.mean_of(bregman.KL, problem.task.members(predictions))
+    return float(bregman.between(bregman.KL, problem.truth, centre).mean())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=6)
+    runs = parser.parse_args().runs
+    made = {name: problems.make(kind, noise_scale=scale) for name, (kind, scale) in PROBLEMS.items()}
+    columns = [f"{name}, {labels}" for name in made for labels in LABELS]
+    print(f"| smoothing | weight decay | {' | '.join(columns)} | mean |")
+    print("|---" * (len(columns) + 3) + "|")
+    for smoothing, decay in SETTINGS:
+        ensemble = MLPClassifier(3, settings=MLPSettings(weight_decay=decay), smoothing=smoothing)
+        cells = [excess(problem, labels, runs, ensemble) for problem in made.values() for labels in LABELS]
+        row = " | ".join(f"{cell:.2f}" for cell in cells)
+        print(f"| {smoothing:g} | {decay:g} | {row} | {sum(cells) / len(cells):.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

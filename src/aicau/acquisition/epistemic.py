@@ -1,0 +1,22 @@
+"""How much the members disagree: E D[F̄‖F] under the divergence of the task; for values σ²_F, as `lc`."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aicau import decomposition
+from aicau.acquisition import terms
+from aicau.acquisition.base import Score, View
+
+
+@dataclass(frozen=True)
+class Epistemic:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+    form: terms.Form = None
+
+    def score(self, view: View) -> Score:
+        assert view.predictions is not None
+        if self.form is None and view.task.kind == "values":
+            return Score.of(decomposition.covariance(view.predictions))
+        return terms.epistemic(view, self.form)

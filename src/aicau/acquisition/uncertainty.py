@@ -1,0 +1,70 @@
+"""What classifiers are asked by everywhere: the uncertainty of the mean probabilities, and mutual information.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for these four |
+
+All are large where a label is uncertain, be it for want of data or because labels are noisy there; only the mutual
+information (BALD) and differences between rounds leave the second out.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View
+from aicau.errors import InputError
+from aicau.runs import by_run
+
+
+def least_confidence(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
+    """1 − the largest mean probability."""
+    return 1 - members.mean(-2).amax(-1)
+
+
+def entropy(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
+    """Of the mean probabilities."""
+    return torch.special.entr(members.mean(-2)).sum(-1)
+
+
+def margin(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
+    """1 − the distance between the two largest mean probabilities."""
+    first, second = members.mean(-2).topk(2, -1).values.unbind(-1)
+    return 1 - (first - second)
+
+
+def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
+    """BALD: entropy of the mean less the mean entropy; between the label and which member is right."""
+    return entropy(members) - torch.special.entr(members).sum(-1).mean(-1)
+
+
+def score(view: View, rule: str) -> Score:
+    """One of the four over the pool of a view with classes."""
+    if view.task.kind != "classes":
+        raise InputError(f"{rule!r} is about classes, and this problem has {view.task.kind}; use lc, bald, br or pemse")
+    assert view.predictions is not None
+    function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
+    (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.predictions)
+    return Score(alpha, note=f"{rule!r} on classes has no matrix; use top, spread or power batching")
+
+
+@dataclass(frozen=True)
+class Entropy:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        return score(view, "entropy")
+
+
+@dataclass(frozen=True)
+class Margin:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        return score(view, "margin")

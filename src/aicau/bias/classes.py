@@ -1,0 +1,111 @@
+"""Where an ensemble of classifiers is wrong: beliefs about the probabilities p(x) behind noisy labels.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| F̄ | `centre` | (..., n, c) | dual mean of the members |
+| f̂ | `frequency` | (..., l, c) | share of each class among the labels of a point |
+| p | `Belief` | (..., n, c) | what the labels say of E Y |
+
+`direct` is the paper's estimate in the dual space: the residual there is a difference of logarithms. `posterior` keeps
+the second moment: far from data p is unknown, and the expected divergence says so (aicau.acquisition.terms).
+"""
+
+import torch
+from torch import Tensor
+
+from aicau import bregman, noise
+from aicau.bias.base import Belief, Evidence
+from aicau.ensembles.heads import one_hot
+from aicau.ensembles.process import centre_and_spread
+from aicau.observations import Collapsed, Observations
+from aicau.pool import coordinates
+from aicau.runs import by_run
+
+LEAST = 1e-3  # probability that a process may leave a class
+FULL = 0.999  # of the largest variance a probability can have
+TINY = 1e-12  # of a probability whose logarithm is taken
+
+
+def frequencies(observations: Observations, classes: int) -> tuple[Collapsed, Tensor]:  # (..., l, c)
+    """Measured points, and the share of each class among the labels of each; 0 where padded."""
+    hot, o = one_hot(observations.y, classes), observations
+    seen = [Observations(o.index, hot[..., c], o.round, o.batch).collapse() for c in range(classes)]
+    return seen[0], torch.stack([one.mean for one in seen], -1)
+
+
+def direct(evidence: Evidence) -> Belief:
+    """A process on [x, log F̄, spread] predicts log F̄ − log q, class by class; q are frequencies shrunk to F̄.
+
+    A point with N labels has q = (N f̂ + F̄)/(N + 1): the ensemble counts as one label, so that a single label that
+    agrees with it is no evidence of a bias. Residuals of single labels are rough, so unlike the paper's process for
+    values this one learns their noise and smooths measured points, too.
+    """
+    c = evidence.task.classes
+    seen, share = frequencies(evidence.observations, c)
+    centre = evidence.centre().clamp_min(TINY)
+    lead, n = centre.shape[:-2], centre.shape[-2]
+
+    def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> tuple[Tensor]:
+        log = centre.log()
+        spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions).clamp_min(TINY), centre)
+        x = evidence.x.double().expand(*centre.shape[:-1], -1)
+        side = torch.cat([x, log - log.mean(-1, keepdim=True), spread[..., None]], -1)
+        shift, scale = centre_and_spread(side)
+        side = (side - shift[..., None, :]) / scale[..., None, :]
+        rows = side.gather(-2, index[..., None].expand(*index.shape, side.shape[-1]))
+        own = centre.gather(-2, index[..., None].expand(*index.shape, c))
+        shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
+        residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
+        seen = noise.fit(
+            each(rows, c),
+            apiece(residual),
+            counts=each(count.clamp_min(1), c),
+            valid=each(count > 0, c),
+        )
+        guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
+        return (torch.softmax(log - guess, -1),)
+
+    parts = (evidence.predictions, centre, seen.index, seen.count, share)
+    (mean,) = by_run(believe, *(part.reshape(-1, *part.shape[len(lead) :]) for part in parts))
+    return Belief(mean.reshape(*lead, n, c))
+
+
+def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief:
+    """A Gaussian process (aicau.noise) on the indicator of each class, one row per label, batch effects taken out."""
+    c, o = evidence.task.classes, evidence.observations
+    points = coordinates(evidence.x.double())
+    lead, n = o.y.shape[:-1], len(points)
+
+    def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        together = each(batch, c) if batches != "none" and noise.several(batch) else None
+        rows = each(points[index], c)
+        found = noise.fit(rows, apiece(hot), together, None, batches == "field", shape=shape).posterior
+        at = points.expand(len(rows), -1, -1)
+        factor, rest = found.factor(at, rank)
+        shares = (found.mean(at), rest)
+        mean, rest = (part.reshape(-1, c, n).mT for part in shares)
+        return mean, factor.reshape(-1, c, n, factor.shape[-1]), rest
+
+    hot = one_hot(o.y, c)
+    flat = (o.index.reshape(-1, o.rows), hot.reshape(-1, o.rows, c), o.batch.reshape(-1, o.rows))
+    mean, factor, rest = (part.reshape(*lead, *part.shape[1:]) for part in by_run(believe, *flat))
+    return on_simplex(mean, factor, rest)
+
+
+def each(part: Tensor, c: int) -> Tensor:  # (runs, ...) -> (runs·c, ...)
+    """The same for every class: the processes of one run's classes are fitted in one call."""
+    return part.repeat_interleave(c, 0)
+
+
+def apiece(values: Tensor) -> Tensor:  # (runs, l, c) -> (runs·c, l)
+    """Each class its own target."""
+    return values.mT.reshape(-1, values.shape[-2])
+
+
+def on_simplex(mean: Tensor, factor: Tensor, rest: Tensor) -> Belief:  # (..., n, c), (..., c, n, r), (..., n, c)
+    """A Gaussian belief made one about probabilities: means in the simplex, variances that a probability can have."""
+    inside = mean.clamp_min(LEAST)
+    inside = inside / inside.sum(-1, keepdim=True)
+    raw = Belief(inside, factor, rest)
+    scale = (FULL * inside * (1 - inside) / raw.variance().clamp_min(1e-300)).clamp_max(1)  # (..., n, c)
+    return Belief(inside, factor * scale.mT.sqrt()[..., None], rest * scale)
