@@ -28,19 +28,23 @@ from aicau.runs import by_run
 REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
+FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
 NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
 
 
 def process(features: int, fades: bool = True, shape: str = "rbf") -> gp.Process:
-    """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p)."""
+    """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
+
+    With many features their lengths are held together: a hundred free ones fit any hundred rows.
+    """
     return gp.Process(
         shape,
         noise=True,
         constant=CONSTANT,
         signal_prior=(0.0, 1.0),
-        length_prior=(0.5 * math.log(features / 2), 1.0),
+        length_prior=(0.5 * math.log(features / 2), min(1.0, (FREE / features) ** 0.5)),
         noise_prior=(math.log(0.1), 1.0),
         fades=fades,
     )

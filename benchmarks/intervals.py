@@ -1,0 +1,60 @@
+"""Debiased prediction and its 90% intervals: error against the ensemble's own, and how often they hold.
+
+    python benchmarks/intervals.py [--runs 10] [--data DIR]
+
+On the toy after 110 points chosen by `farthest`, on replayed data sets (a folder of them) after ten random rounds.
+`truth` is the share of pool points whose truth lies in its interval, `new` the share of points never measured whose
+next measurement does.
+"""
+
+import argparse
+from pathlib import Path
+
+import torch
+
+from aicau import checks, problems, streams
+from aicau.bias import Evidence
+from aicau.ensembles import MLP
+from aicau.prediction import predict
+from aicau.problems import replay
+from aicau.simulation import Lane, Loop
+from aicau.strategy import Strategy
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--runs", type=int, default=10)
+parser.add_argument("--device", default="auto")
+parser.add_argument("--data", type=Path)
+parser.add_argument("--most", type=int, default=500)
+parser.add_argument("--toy", action="append", help="e.g. type2, or type3x5 with five times the noise")
+arguments = parser.parse_args()
+
+
+def row(name: str, problem: problems.Problem, strategy: str, initial: int, batch_size: int) -> str:
+    keys, device = streams.runs(0, arguments.runs), checks.pick_device(arguments.device)
+    loop = Loop([Lane(problem, Strategy.parse(strategy))], initial, batch_size, 10, keys, device, MLP())
+    while not loop.done:
+        loop.advance()
+    x, truth, seen = loop.pool.x, loop.truth[0], loop.observations[0]
+    last = streams.fold(keys, loop.round - 1).to(device)
+    found = predict(Evidence(x, seen, loop.fitted[0].predict(x), last, loop.fitted[0].unseen))
+    every = torch.arange(len(truth), device=device).expand(arguments.runs, -1)
+    # A point of the replay that has no measurement left is not asked for: only points never measured count below.
+    home = loop.lanes[0].problem
+    new = home.measure(every, torch.zeros_like(every), keys.to(device), loop.round + 1)
+    fresh = seen.counts(len(truth)) == 0
+    inside = ((new >= found.new_low) & (new <= found.new_high))[fresh]
+    known = (truth >= found.low) & (truth <= found.high)
+    ratio = ((found.mean - truth) ** 2).mean(-1) / ((found.ensemble - truth) ** 2).mean(-1)
+    shares = [float(part.double().mean()) for part in (ratio, known, inside)]
+    return f"| {name} | " + " | ".join(f"{share:.2f}" for share in shares) + " |"
+
+
+print("| problem | debiased MSE / MSE of the mean of F_k | truth | new |\n|---|---|---|---|")
+for word in arguments.toy or ["type1", "type2", "type3", "type2x5", "type3x5"]:
+    kind, _, scale = word.partition("x")
+    problem = problems.make(kind, noise_scale=float(scale or 1))
+    print(row(word, problem, "farthest", 10, 10), flush=True)
+if arguments.data is not None:
+    for folder in replay.folders(arguments.data):
+        problem = replay.load(folder, arguments.most, 0)
+        print(row(folder.name, problem, "random", max(2, min(40, problem.pool.n // 10)), 5), flush=True)
