@@ -28,7 +28,7 @@ def main() -> None:
         final = result.final_mse(word)
         print(f"{word}: final excess log loss {final.mean:.3f} [{final.low:.3f}, {final.high:.3f}]")
     (table,) = shares.values()
-    title = f"15% of the pool is pure label noise, the rest has none\n{given.initial} labels first, {given.runs} runs"
+    title = f"A disc that holds 15% of the pool is pure label noise\n{given.initial} labels first, {given.runs} runs"
     bench_classes.noise_figure({title: table}).savefig(given.out, dpi=150)
     frame.to_csv(given.out.with_suffix(".csv"), index=False)
 

@@ -19,7 +19,7 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
     """One panel each: geometric mean over runs; the best dozen methods and the references."""
     frame = outcome.frame
     panels, words = list(frame["panel"].unique()), shown(outcome, ranks)
-    columns = min(3, len(panels))
+    columns = 2 if len(panels) == 4 else min(3, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(4.3 * columns + 2.9, 3.4 * rows + 0.6), layout="constrained")
     grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).reshape(-1)
