@@ -72,7 +72,7 @@ def test_state_through_safetensors_gives_the_same_bits(fitted):
     assert again.info == model.info
     for name, value in vars(again.predict()).items():
         assert np.array_equal(value, getattr(model.predict(), name)), name
-    assert torch.equal(again.cobias.factor, model.cobias.factor)
+    assert torch.equal(again.estimate.factor, model.estimate.factor)
     later = json.dumps(json.loads(words) | {"format": 99})
     with pytest.raises(StoreError, match="another version"):
         Model.load(tensors, later, x)

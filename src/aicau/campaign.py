@@ -66,15 +66,19 @@ class Campaign:
         id: str | None = None,
         ignore: Sequence[str] = (),
         author: str | None = None,
+        task: str = "regression",
     ) -> "Campaign":
         """A new campaign over a table of candidates: a CSV or Parquet file, or a DataFrame.
 
         `target` and `batch` are what the columns of the results will be called (`batch`: what is measured together, a
         plate or a day). `id` names the column of the pool that tells candidates apart, `ignore` columns that are kept
         and handed back but are no features. Without a `strategy` it is `default`, or for more than 20,000 candidates
-        the cheaper `pemse:direct:spread`.
+        the cheaper `pemse:direct:spread`. `task` says what a result is: a value (`regression`), one of some labels
+        (`classification`) or a whole number from 0 (`count`).
         """
-        parse_strategy("default" if strategy is None else strategy)
+        from aicau.choice import rehearse
+
+        rehearse(parse_strategy("default" if strategy is None else strategy), results.check_task(task))
         if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
             raise InputError(f"seed must be a whole number; got {seed!r}")
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
@@ -94,6 +98,7 @@ class Campaign:
             "batch": batch,
             "strategy": strategy or (LARGE_STRATEGY if sheet.rows > LARGE else "default"),
             "seed": seed,
+            "task": task,
             "columns": columns,
             "candidates": sheet.rows,
         }
@@ -125,6 +130,11 @@ class Campaign:
         return int(self.settings["candidates"])
 
     @property
+    def task(self) -> str:
+        """`regression`, as all campaigns were once, `classification` or `count`."""
+        return str(self.settings.get("task", "regression"))
+
+    @property
     def strategy(self) -> "Strategy":
         return parse_strategy(self.settings["strategy"])
 
@@ -142,7 +152,7 @@ class Campaign:
                 return known
             moment = Moment.read(session)
         self._check_room(moment, n)
-        model = self._fitted(moment) if moment.rows else None
+        model = self._fitted(moment) if self._enough(moment) else None
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
             if (known := self._known(session, request, n)) is not None:
@@ -223,8 +233,9 @@ class Campaign:
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
+            known = classes(session.measurements())
         settings = self.settings
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids)
+        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
         source = Path(table).name if isinstance(table, str | Path) else None
         with self.store.writing() as session:
             return asdict(session.add_tell(rows, results.digest(rows, correct), correct, self.author, source))
@@ -253,9 +264,14 @@ class Campaign:
             self._x = torch.from_numpy(np.concatenate(parts))
         return self._x
 
+    def _enough(self, moment: Moment) -> bool:
+        """Whether a model can be fitted: something was measured, and of labels at least two classes."""
+        return bool(moment.rows) and (self.task != "classification" or len(classes(moment.rows)) > 1)
+
     def _fitted(self, moment: Moment) -> "Model":
         """The model of this moment's measurements: kept by whoever fitted it first."""
-        from aicau.choice import measured_of, round_key
+        from aicau.choice import round_key
+        from aicau.measured import Measured
         from aicau.model import Model, fit
 
         if self._model is not None and self._model[0] == moment.basis:
@@ -268,8 +284,8 @@ class Campaign:
             from safetensors.torch import save
 
             key = round_key(self.settings["seed"], moment.round)
-            model = fit(self._features(), measured_of(moment.rows), key, self.strategy)
-            model = Model(model.x, model.ensemble, model.cobias, model.info | {"basis": moment.basis})
+            model = fit(self._features(), Measured.of(moment.rows), key, self.strategy, self.task)
+            model = Model(model.x, model.ensemble, model.estimate, model.info | {"basis": moment.basis})
             tensors, info = model.state()
             blob = save(tensors)
             with self.store.writing() as session:
@@ -297,19 +313,23 @@ class Campaign:
             moment = Moment.read(session)
         if not moment.rows:
             raise InputError("nothing was measured yet, so there is nothing to predict from; tell some results first")
-        whole = asdict(self._fitted(moment).predict())
+        whole = self._fitted(moment).predict().columns()
+        id = self.settings["id"]
+        whole = {f"aicau_{name}" if name == id else name: column for name, column in whole.items()}
         with self.store.reading() as session:
             parts = session.ids()
         start = 0
         for part in parts:
             ids = candidates.unpack(part).column(0)
             stop = start + len(ids)
-            yield pa.table({self.settings["id"]: ids, **{k: pa.array(v[start:stop]) for k, v in whole.items()}})
+            yield pa.table({id: ids, **{k: pa.array(v[start:stop]) for k, v in whole.items()}})
             start = stop
 
     def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
         """Mean, 95% interval for a new measurement, epistemic and aleatoric variance and bias of every candidate.
 
+        For classification the most probable label, the calibrated probability of each, and the parts of the expected
+        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
         With a path the table is streamed into that CSV or Parquet file instead.
         """
         if path is None:
@@ -345,6 +365,8 @@ class Campaign:
                 "rounds": 0 if last is None else last.round,
                 "asks": 0 if last is None else last.id,
                 "tells": session.number(schema.tells.c.id),
+                "task": self.task,
+                **({"classes": classes(current)} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
                 "seed": self.settings["seed"],
                 "id": self.settings["id"],
@@ -379,6 +401,11 @@ def default_author() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
+
+
+def classes(rows: Iterable[Any]) -> list[str]:
+    """Labels among measurements, sorted."""
+    return sorted({row.label for row in rows} - {None})
 
 
 def parse_strategy(text: str) -> "Strategy":

@@ -73,7 +73,10 @@ def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> 
     """With the campaign's own column names, and when and by whom each row was told and superseded."""
     columns = _columns(schema.measurements, session.measurements(current=False))
     said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind == "tell"}
-    own = {"candidate": settings["id"], "value": settings["target"], "batch": settings["batch"] or "batch"}
+    result = "label" if settings.get("task") == "classification" else "value"
+    place = {"value": result}  # whatever it is stands there
+    columns = {place.get(name, name): columns[place.get(name, name)] for name in columns if name != "label"}
+    own = {"candidate": settings["id"], result: settings["target"], "batch": settings["batch"] or "batch"}
     taken = set(own.values())
 
     def free(name: str) -> str:

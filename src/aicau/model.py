@@ -13,7 +13,7 @@ their mean, so that no replicate of a point is in the training folds of the memb
 """
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -22,67 +22,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau import decomposition, noise
-from aicau.bias import Direct, Evidence
+from aicau import decomposition, discrete
+from aicau.bias import Belief, Direct, Evidence
+from aicau.discrete import MOST_EVIDENCE, ClassPrediction, CountPrediction, forward
 from aicau.ensembles import MLP
 from aicau.ensembles.mlp import FittedMLP
 from aicau.errors import InputError, StoreError
 from aicau.kernels import MLPSettings
+from aicau.measured import Measured
 from aicau.observations import Observations
 from aicau.omega import Cobias, Omega
 from aicau.strategy import Strategy
+from aicau.task import VALUES, Task
 
 FORMAT = 1  # of `state`
-ROWS = 100_000  # predicted at a time
-MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
-MOST_EVIDENCE = 1500  # measurements that an estimate of the bias sees one by one
-SHIFT_ROWS = 800  # that batch effects are learned on: a cubic cost
 NORMAL_95 = 1.959964
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Current measurements, one row each; a mean of several values is one row with its standard error and count."""
-
-    index: NDArray[np.int64]  # (l,) candidate
-    y: NDArray[np.float64]  # (l,)
-    sem: NDArray[np.float64]  # (l,) NaN for single values
-    count: NDArray[np.int64]  # (l,)
-    batch: NDArray[np.int64] | None = None  # (l,) −1 where unknown; None: nothing is known of batches
-
-    def corrected(self, x: Tensor) -> tuple["Measured", float]:  # (n, d) standardised
-        """The same with the shift of each batch taken out, and the variance of the shifts.
-
-        The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: a batch is known from some of its
-        rows. Rows without a batch keep their value.
-        """
-        if self.batch is None or len(np.unique(self.batch[self.batch >= 0])) < 2:
-            return self, 0.0
-        known = np.flatnonzero(self.batch >= 0)
-        some = known[np.linspace(0, len(known) - 1, min(len(known), SHIFT_ROWS)).astype(int)]
-        rows = x[torch.from_numpy(self.index[some])].double()[None]
-        y, batch, count = (torch.from_numpy(a[some])[None] for a in (self.y, self.batch, self.count))
-        fitted = noise.fit(rows, y, batch, count, fades=False)
-        shift = np.zeros(int(self.batch.max()) + 1)
-        shift[self.batch[some]] = fitted.shift[0].numpy()  # all rows of a batch have the same
-        return replace(self, y=self.y - np.where(self.batch >= 0, shift[self.batch], 0.0)), float(fitted.shared[0])
-
-    def observations(self) -> Observations:  # (1, l')
-        """One row per value behind a mean, for the estimators."""
-        times = np.minimum(self.count, MOST_REPEATS)
-        index = torch.from_numpy(np.repeat(self.index, times))[None]
-        return Observations(index, torch.from_numpy(np.repeat(self.y, times))[None], torch.zeros(index.shape[1]).long())
-
-    def replicate_variance(self) -> tuple[float, int]:
-        """Variance of measurements of the same candidate, pooled over candidates, and its degrees of freedom."""
-        known = ~np.isnan(self.sem)
-        within = np.where(known, self.count * (self.count - 1) * np.nan_to_num(self.sem) ** 2, 0.0).sum()
-        _, place = np.unique(self.index, return_inverse=True)
-        weight = self.count.astype(float)
-        mean = np.bincount(place, weight * self.y) / np.bincount(place, weight)
-        between = (weight * (self.y - mean[place]) ** 2).sum()
-        free = int((self.count - 1)[known].sum()) + len(self.y) - len(mean)
-        return (float(within + between) / free if free else 0.0), free
 
 
 @dataclass(frozen=True)
@@ -96,6 +50,10 @@ class Prediction:
     bias: NDArray[np.float64]  # (n,)
     aleatoric: NDArray[np.float64]  # (n,)
 
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """By their names in a table."""
+        return vars(self)
+
 
 @dataclass(frozen=True)
 class Model:
@@ -103,7 +61,7 @@ class Model:
 
     x: Tensor  # (n, d) float32, standardised
     ensemble: FittedMLP
-    cobias: Omega  # (1, n, r) in units of the standardised target
+    estimate: Omega | Belief  # of the bias: (1, n, r) in units of the standardised target; a belief for the others
     info: dict[str, Any]  # shift, scale, noise, width, and figures for the report
 
     @cached_property
@@ -111,16 +69,26 @@ class Model:
         return forward(self.ensemble, self.x)
 
     @cached_property
+    def task(self) -> Task:
+        return discrete.task_of(self.info) if "task" in self.info else VALUES
+
+    @cached_property
     def bias(self) -> Tensor:  # (n,)
         """δ̂ with its sign where Δ̂ has rank one, else its size."""
-        if self.cobias.factor.shape[-1] == 1 and self.cobias.extra is None:
-            return self.cobias.factor[0, :, 0]
-        return self.cobias.diagonal()[0].clamp_min(0).sqrt()
+        assert isinstance(self.estimate, Omega)
+        if self.estimate.factor.shape[-1] == 1 and self.estimate.extra is None:
+            return self.estimate.factor[0, :, 0]
+        return self.estimate.diagonal()[0].clamp_min(0).sqrt()
 
-    def predict(self, index: NDArray[np.int64] | None = None) -> Prediction:
+    def predict(self, index: NDArray[np.int64] | None = None) -> Prediction | ClassPrediction | CountPrediction:
         """Every candidate, or some of them."""
         some = slice(None) if index is None else torch.from_numpy(index)
         members = self.predictions if index is None else forward(self.ensemble, self.x[some])
+        if isinstance(self.estimate, Belief):
+            return discrete.predict(members, discrete.at(self.estimate, some), self.info)
+        return self._values(members, some)
+
+    def _values(self, members: Tensor, some: Any) -> Prediction:
         scale, own = float(self.info["scale"]), float(self.info["noise"])
         mean = decomposition.mean(members)[0].double().numpy() * scale + self.info["shift"]
         epistemic = decomposition.epistemic(members)[0].double().numpy() * scale**2
@@ -138,13 +106,8 @@ class Model:
             "parameters": self.ensemble.parameters,
             "unseen": self.ensemble.unseen,
             "epochs": self.ensemble.epochs,
-            "cobias.factor": self.cobias.factor,
-            "cobias.signs": self.cobias.weights,
+            **_packed(self.estimate),
         }
-        if self.cobias.extra is not None:
-            tensors["cobias.extra"] = self.cobias.extra
-        if isinstance(self.cobias, Cobias) and self.cobias.doubt is not None and self.cobias.noise is not None:
-            tensors |= {"cobias.doubt": self.cobias.doubt, "cobias.noise": self.cobias.noise}
         settings = asdict(self.ensemble.settings)
         words = json.dumps({"format": FORMAT, "ensemble": settings, **self.info}, sort_keys=True, allow_nan=False)
         return {name: tensor.contiguous() for name, tensor in tensors.items()}, words
@@ -158,14 +121,21 @@ class Model:
         settings = info.pop("ensemble")
         settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
         fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
-        names = ("cobias.factor", "cobias.signs", "cobias.extra", "cobias.doubt", "cobias.noise")
-        cobias = Cobias(tensors[names[0]], *(tensors.get(name) for name in names[1:]))
-        return cls(x, fitted, cobias, info)
+        return cls(x, fitted, _unpacked(tensors), info)
 
 
-def forward(ensemble: FittedMLP, x: Tensor) -> Tensor:  # (n, d) -> (1, K, n)
-    """Members at points, some at a time: the same bits however the model came to be here."""
-    return torch.cat([ensemble.predict(part) for part in x.split(ROWS)], -1)
+COBIAS = {name: f"cobias.{name}" for name in ("factor", "signs", "extra", "doubt", "noise")}
+BELIEF = {name: f"belief.{name}" for name in ("mean", "factor", "rest")}
+
+
+def _packed(estimate: Omega | Belief) -> dict[str, Tensor]:
+    names = BELIEF if isinstance(estimate, Belief) else COBIAS
+    return {names[name]: part for name in names if (part := getattr(estimate, name, None)) is not None}
+
+
+def _unpacked(tensors: dict[str, Tensor]) -> Omega | Belief:
+    kind, names = (Belief, BELIEF) if BELIEF["mean"] in tensors else (Cobias, COBIAS)
+    return kind(*(tensors.get(name) for name in names.values()))  # type: ignore[arg-type]
 
 
 def fit(
@@ -173,10 +143,13 @@ def fit(
     measured: Measured,
     keys: Tensor,  # (1,)
     strategy: Strategy,
+    task: str = "regression",
 ) -> Model:
     """F_k on means with batch effects taken out; bias by the strategy's own estimator (or `direct`); pooled noise."""
     if not len(measured.y):
         raise InputError("nothing was measured yet, so there is no model; tell some results first")
+    if task != "regression":
+        return Model(x, *discrete.fit(x, measured, keys, strategy, task))
     measured, shared = measured.corrected(x)
     observations = measured.observations()
     seen = observations.collapse()

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from aicau.campaign import Campaign
-from aicau.choice import measured_of
+from aicau.measured import Measured
+from aicau.model import Prediction
 from aicau.page import Batch, Map, Noise, Round, Story
 from aicau.store import PENDING, Moment
 
@@ -68,6 +69,7 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
     with campaign.store.reading() as session:
         kept = session.model(basis)
     said = campaign._loaded(kept).predict(np.array([row.candidate for row in new], dtype=np.int64))
+    assert isinstance(said, Prediction)
     return Held(np.array([row.value for row in new]), said.mean, (said.high - said.low) / 2)
 
 
@@ -96,7 +98,7 @@ def _calibration(held: Sequence[Held]) -> list[tuple[float, float, int]]:
 
 
 def _noise(rows: Sequence[Any], model: Any) -> Noise:
-    measured = measured_of(rows)
+    measured = Measured.of(rows)
     said = model.predict(measured.index)
     residual = measured.y - said.mean
     batches: dict[str, list[int]] = {}

@@ -100,6 +100,28 @@ class Sheet:
             raise InputError(f"{self.at(row, column)}: expected a finite number, got {_shown(array[row].as_py())}")
         return values
 
+    def labels(self, column: str, skip: NDArray[np.bool_]) -> list[str | None]:
+        """Names of classes as text without blanks around; None where `skip` (what stands there is not read)."""
+        array = self.array(column)
+        if pa.types.is_floating(array.type):  # whole numbers beside a missing one
+            whole = np.nan_to_num(_floats(array), posinf=0.5)
+            if (wrong := (whole != np.floor(whole)) & ~skip).any():
+                row = int(np.argmax(wrong))
+                raise InputError(f"{self.at(row, column)}: expected a label, got {_shown(array[row].as_py())}")
+            array = pc.if_else(pc.is_null(array, nan_is_null=True), None, array).cast(pa.int64(), safe=False)
+        if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
+            array = array.cast(pa.string())
+        if not _is_text(array.type) and not pa.types.is_null(array.type):
+            raise InputError(f"{self.name}, column {column!r}: expected labels, got {array.type}")
+        found: list[str | None] = []
+        for row, text in enumerate(array.to_pylist()):
+            label = None if skip[row] else (text or "").strip()
+            if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
+                got = _shown(text) if label else "an empty cell"
+                raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
+            found.append(label)
+        return found
+
     def blank(self, column: str) -> NDArray[np.bool_]:
         """Where nothing stands: an empty cell, a null or a NaN."""
         array = self.array(column)

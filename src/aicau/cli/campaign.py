@@ -27,6 +27,7 @@ def init(
     id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
+    task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
     author: Author = None,
@@ -38,7 +39,7 @@ def init(
     """
     from aicau.campaign import Campaign
 
-    with Campaign.create(campaign, candidates, target, batch, strategy, seed, id, ignore or [], author) as made:
+    with Campaign.create(campaign, candidates, target, batch, strategy, seed, id, ignore or [], author, task) as made:
         status = made.status()
     features = ", ".join(status["features"])
     say(
@@ -88,7 +89,7 @@ def tell(
     """Tell what came out, all of a file or none of it; the same file again changes nothing.
 
     Several rows of one id are replicates. A failed well has 'failed' in a column 'status'; a mean has its
-    standard error and count in 'sem' and 'count'.
+    standard error and count in 'sem' and 'count'. Labels of classification are words or numbers.
 
     Example: aicau tell screen.db plate-1-results.csv
     """
@@ -137,6 +138,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
         f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
+        f"task {found['task']}"
+        + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
     )
     say(as_json, found, "\n".join(lines))
 
@@ -147,7 +150,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict every candidate: mean, 95% interval, epistemic and aleatoric variance, bias.
+    """Predict every candidate: mean and 95% interval, or the probability of every class; epistemic, bias, aleatoric.
 
     Example: aicau predict screen.db --out predictions.csv
     """

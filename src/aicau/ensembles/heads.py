@@ -42,7 +42,16 @@ class MLPClassifier:
         keys: Tensor,  # (...)
     ) -> FittedMLP:
         check_rows(x, y, keys)
-        targets = (1 - self.smoothing) * one_hot(y, self.classes) + self.smoothing / self.classes
+        return self.fit_shares(x, one_hot(y, self.classes), keys)
+
+    def fit_shares(
+        self,
+        x: Tensor,  # (..., l, d)
+        shares: Tensor,  # (..., l, classes) of each class among the labels of a point
+        keys: Tensor,  # (...)
+    ) -> FittedMLP:
+        """On replicated labels: one row per point, so that a fold holds all labels of a point or none."""
+        targets = (1 - self.smoothing) * shares + self.smoothing / self.classes
         settings = replace(self.settings, head="softmax", outputs=self.classes)
         return train(x, targets, keys, self.members, settings)
 

@@ -73,6 +73,7 @@ measurements = Table(
     Column("batch", Text),
     Column("replicate", Integer),
     Column("superseded_by", Integer),
+    Column("label", Text),  # in place of a value where classes are measured
 )
 events = Table(
     "events",
@@ -122,5 +123,9 @@ def _first_tables(connection: Connection) -> None:
         connection.exec_driver_sql(statement)
 
 
+def _labels(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE measurements ADD COLUMN label TEXT")
+
+
 # Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
-MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables]
+MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels]

@@ -19,16 +19,17 @@ class Measurement(NamedTuple):
     """One row of a file that came back; `line` is where it stood, for messages."""
 
     candidate: int
-    value: float | None  # None: the well failed
+    value: float | None  # None: the well failed, or it has a label
     sem: float | None = None
     repeats: int = 1  # values behind a mean
     batch: str | None = None
     replicate: int | None = None
     line: int = 0
+    label: str | None = None  # the class, where classes are measured
 
     @property
     def status(self) -> str:
-        return "ok" if self.value is not None else FAILED
+        return FAILED if self.value is None and self.label is None else "ok"
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ class Session:
         self.insert(
             measurements,
             [
-                (first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None)
+                (first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None, r.label)
                 for i, r in enumerate(rows)
             ],
         )
@@ -180,7 +181,7 @@ class Session:
         good: Counter[int] = Counter()
         bad: Counter[int] = Counter()
         for row in rows:
-            (bad if row.value is None else good)[row.candidate] += row.repeats
+            (bad if row.status == FAILED else good)[row.candidate] += row.repeats
         completed: list[tuple[int, int]] = []
         failed: list[tuple[int, int]] = []
         for proposal in self.proposals(status=PENDING):
