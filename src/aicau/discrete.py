@@ -77,6 +77,7 @@ class CountPrediction:
     mean: NDArray[np.float64]  # (n,), like all
     low: NDArray[np.int64]
     high: NDArray[np.int64]
+    variance: NDArray[np.float64]  # of a new count
     epistemic: NDArray[np.float64]
     bias: NDArray[np.float64]
     aleatoric: NDArray[np.float64]
@@ -121,9 +122,10 @@ def predict(predictions: Tensor, belief: Belief, info: dict[str, Any]) -> ClassP
         parts = (part.numpy() for part in (share, epistemic, bias, own))
         return ClassPrediction(tuple(info["classes"]), *parts)
     rate = centre[:, 0].numpy()
-    low, high = interval(rate, info["width"] ** 2 * count_variance(members, mean, variance, info["dispersion"]))
+    spread = info["width"] ** 2 * count_variance(members, mean, variance, info["dispersion"])
+    low, high = interval(rate, spread)
     own = info["dispersion"] * scatter(mean[:, 0].numpy())
-    return CountPrediction(rate, low, high, epistemic.numpy(), bias.numpy(), own)
+    return CountPrediction(rate, low, high, spread, epistemic.numpy(), bias.numpy(), own)
 
 
 def count_variance(
@@ -139,11 +141,15 @@ def count_variance(
     return np.asarray(dispersion * rate[:, 0].numpy() / repeats + spread[:, 0].numpy())
 
 
-def interval(mean: NDArray[np.float64], variance: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Whole numbers that hold 95% of a negative binomial with these moments, or of a Poisson where it is wider."""
+def interval(
+    mean: NDArray[np.float64],  # (n,)
+    variance: NDArray[np.float64],  # (n,)
+    level: float = 0.95,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Whole numbers that hold a share `level` of a negative binomial with these moments; of a Poisson at least."""
     more = np.maximum(variance - mean, 1e-9 * mean + 1e-12)
     shape = mean**2 / more
-    ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.025, 0.975))
+    ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.5 - level / 2, 0.5 + level / 2))
     low, high = (np.nan_to_num(end, nan=0.0, posinf=2.0**62).astype(np.int64) for end in ends)
     return low, high
 

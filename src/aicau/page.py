@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import aicau
 from aicau.errors import InputError
+from aicau.page_style import STYLE
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Round:
     held_out: float | None  # on what was measured next
     held_out_count: int
     epistemic: float
-    square_bias: float
+    bias: float  # the square of it for values
     aleatoric: float
 
 
@@ -44,6 +45,19 @@ class Noise:
     sd: float
     freedom: int
     between: float | None  # standard deviation between batches
+    dispersion: float | None = None  # of counts: variance over a Poisson's
+
+
+@dataclass(frozen=True)
+class Labels:
+    """What labels said, where classes are measured."""
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...]  # labels of each
+    confusion: tuple[tuple[int, ...], ...]  # told (rows) and predicted (columns), out of fold
+    agree: tuple[int, ...]  # candidates with several labels that all say the same, by that label
+    differ: tuple[int, ...]  # ... that do not, by the most frequent label
+    batches: tuple[tuple[str, tuple[int, ...]], ...]  # labels of each class in each batch
 
 
 @dataclass(frozen=True)
@@ -55,6 +69,7 @@ class Map:
     shares: Sequence[float]  # of the variance, per axis
     features: int
     total: int
+    predicted: NDArray[np.int64] | None = None  # (k,) class of each candidate drawn; values are classes then
 
 
 @dataclass(frozen=True)
@@ -68,22 +83,67 @@ class Story:
     batch: pd.DataFrame | None
     batch_round: int | None
     states: list[str]
+    labels: Labels | None = None
+
+    @property
+    def task(self) -> str:
+        return str(self.settings.get("task", "regression"))
+
+
+@dataclass(frozen=True)
+class Words:
+    """How the error of a task is called and explained."""
+
+    error: str
+    parts: str  # what the three parts add up to
+    bias: str
+    learning: str
+    calibration: str  # what share is drawn against the stated probability
+    note: str  # below the last batch
+
+
+WORDS = {
+    "regression": Words(
+        "RMSE",
+        "expected squared error",
+        "bias²",
+        "Root mean squared error against measurements, so noise is in it.",
+        "share inside the interval",
+        "epistemic and aleatoric are variances and bias is a difference, in the units of the target.",
+    ),
+    "classification": Words(
+        "log loss",
+        "expected log loss",
+        "bias",
+        "Log loss of the calibrated probabilities against labels, so the randomness of labels is in it.",
+        "share of labels that said so",
+        "epistemic, bias and aleatoric are parts of the expected log loss.",
+    ),
+    "count": Words(
+        "Poisson divergence",
+        "expected Poisson divergence",
+        "bias",
+        "Poisson divergence (half the deviance) of counts, so their scatter is in it.",
+        "share inside the interval",
+        "epistemic, bias and aleatoric are parts of the expected Poisson divergence, half the deviance.",
+    ),
+}
 
 
 def render(story: Story) -> str:
     """The whole page."""
-    from aicau.page_figures import calibration, decomposition, learning, map_of_candidates, noise, shifts
+    from aicau.page_figures import calibration, decomposition, learning, map_of_candidates
 
     if story.batch is None and not story.rounds:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
-    target = story.settings["target"]
+    target, words = story.settings["target"], WORDS[story.task]
+    names = () if story.labels is None else story.labels.names
     cards = [
-        _card("Learning curve", learning(story.rounds, target), _learning_words(story.rounds), 2),
-        _card("Where the expected error comes from", decomposition(story.rounds, target), DECOMPOSITION),
-        _card("Calibration", calibration(story.calibration), _calibration_words(story.calibration)),
-        _card("Noise", noise(story.noise, target), _noise_words(story.noise, target)),
-        _card("Batch effects", shifts(story.noise, target, story.settings["batch"]), _batch_words(story)),
-        _card("Map of the candidates", map_of_candidates(story.map, target), _map_words(story.map), 2),
+        _card("Learning curve", learning(story.rounds, target, words.error), _learning_words(story.rounds, words), 2),
+        _card("Where the expected error comes from", decomposition(story.rounds, target, words), DECOMPOSITION),
+        _card("Calibration", calibration(story.calibration, words), _calibration_words(story)),
+        *(_value_cards(story) if story.labels is None else _label_cards(story.labels, story.settings["batch"])),
+        _card("Map of the candidates", map_of_candidates(story.map, target, names), _map_words(story.map), 2),
     ]
     return f"""<!doctype html>
 <html lang="en">
@@ -143,28 +203,76 @@ def _card(title: str, figure: str, words: str, width: int = 1) -> str:
     return f'<article class="w{width}"><h2>{title}</h2>{body}<p>{words}</p></article>\n'
 
 
-def _learning_words(rounds: Sequence[Round]) -> str:
+def _value_cards(story: Story) -> list[str]:
+    from aicau.page_figures import noise, shifts
+
+    target = story.settings["target"]
+    return [
+        _card("Noise", noise(story.noise, target), _noise_words(story.noise)),
+        _card("Batch effects", shifts(story.noise, target, story.settings["batch"]), _batch_words(story)),
+    ]
+
+
+def _label_cards(labels: Labels, batch: str | None) -> list[str]:
+    from aicau.page_label_figures import confusion, disagreement, shares
+
+    several, split = sum(labels.agree) + sum(labels.differ), sum(labels.differ)
+    right = sum(row[at] for at, row in enumerate(labels.confusion))
+    tested = sum(sum(row) for row in labels.confusion)
+    told = ", ".join(f"{n} {_text(name)}" for name, n in zip(labels.names, labels.counts, strict=True))
+    words = (
+        f"Of {tested} labels, {right / tested:.0%} are what members that had not seen the candidate predicted."
+        if tested
+        else "Needs labels of at least two classes."
+    )
+    again = (
+        f"Of {several} candidates with several labels, {split} have labels that differ: no model can be right on all."
+        if several
+        else "Nothing was labelled twice, so noisy labels cannot be told from model error. Replicates would show them."
+    )
+    plates = f"Share of each label in each {_text(batch)}." if labels.batches else "No batch column is known."
+    return [
+        _card("Confusion", confusion(labels), words),
+        _card("Do replicates agree?", disagreement(labels), again),
+        _card("Labels by batch", shares(labels, batch), f"{plates} In all: {told}.", 2),
+    ]
+
+
+def _learning_words(rounds: Sequence[Round], words: Words) -> str:
     if not rounds:
         return "The first results give the first point."
-    words = (
-        "Root mean squared error against measurements, so noise is in it. Out of fold: each member on the points it was"
-        " not trained on. Held out: the model of a round on what was measured next, before it saw it; those points were"
-        " chosen where it is least sure."
+    both = (
+        "Out of fold: each member on the points it was not trained on. Held out: the model of a round on what was"
+        " measured next, before it saw it; those points were chosen where it is least sure."
     )
     last = rounds[-1]
-    return f"{words} Now: {_number(last.out_of_fold)} out of fold with {last.measurements} measurements."
+    now = f"Now: {_number(last.out_of_fold)} out of fold with {last.measurements} measurements."
+    return f"{words.learning} {both} {now}"
 
 
-def _calibration_words(rows: Sequence[tuple[float, float, int]]) -> str:
+def _calibration_words(story: Story) -> str:
+    rows = story.calibration
     if not rows:
         return "Needs measurements that a model had predicted before."
+    if story.task == "classification":
+        return (
+            "Probabilities that a model gave to each class before the label was known, in groups of similar ones, and"
+            " how often the label then was that class."
+        )
     nominal, observed, number = rows[-1]
-    return f"Of {number} new measurements, {observed:.0%} fell into the {nominal:.0%} interval given before."
+    return f"Of {number} new measurements, {observed:.0%} fell into the {nominal:.0%} interval given before." + (
+        " Counts are whole numbers, so narrow intervals hold more than they state." if story.task == "count" else ""
+    )
 
 
-def _noise_words(noise: Noise, target: str) -> str:
+def _noise_words(noise: Noise) -> str:
     if not noise.freedom:
         return "Nothing was measured twice, so noise cannot be told from model error. Replicates would show it."
+    if noise.dispersion is not None:
+        return (
+            f"Counts of one candidate scatter with {_number(noise.dispersion)} times the variance of a Poisson count"
+            f" (line; {noise.freedom} degrees of freedom). Each point is one candidate."
+        )
     return (
         f"Standard deviation between measurements of one candidate: {_number(noise.sd)} ({noise.freedom} degrees of"
         " freedom, differences between batches included). Each point is one candidate."
@@ -182,9 +290,10 @@ def _batch_words(story: Story) -> str:
 
 def _map_words(map: Map) -> str:
     shown = "all" if len(map.candidates) == map.total else f"{len(map.candidates):,} of {map.total:,}"
+    words = "" if map.predicted is None else " Pale: predicted class; strong: what most labels of a candidate say."
     return (
         f"First two principal components of {map.features} encoded features ({map.shares[0]:.0%} and"
-        f" {map.shares[1]:.0%} of the variance); {shown} candidates are drawn."
+        f" {map.shares[1]:.0%} of the variance); {shown} candidates are drawn.{words}"
     )
 
 
@@ -210,41 +319,5 @@ def _table(story: Story) -> str:
     return (
         f'<section class="batch"><h2>Last batch (round {story.batch_round}, {len(frame)} points)</h2>'
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        "<p>Distance is in standard deviations of the features; epistemic and aleatoric are variances and bias is a"
-        " difference, in the units of the target.</p></section>"
+        f"<p>Distance is in standard deviations of the features; {WORDS[story.task].note}</p></section>"
     )
-
-
-STYLE = """
-:root{color-scheme:light;--ink:#1d2433;--soft:#5b6577;--line:#dfe3ea;--paper:#fff;--back:#f5f6f9;--blue:#0072b2}
-*{box-sizing:border-box}
-body{margin:0;background:var(--back);color:var(--ink);font:15px/1.5 system-ui,"Segoe UI",Roboto,"Helvetica Neue",Arial,
-sans-serif}
-main{max-width:1180px;margin:0 auto;padding:28px 20px 48px}
-h1{font-size:28px;margin:0;letter-spacing:-.01em}
-h2{font-size:17px;margin:0 0 8px}
-header p{color:var(--soft);margin:2px 0 18px}
-code{font:13px ui-monospace,"DejaVu Sans Mono",Menlo,Consolas,monospace;background:#e9ecf2;border-radius:4px;
-padding:1px 5px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(120px,1fr));gap:12px;margin:0 0 16px}
-.tiles div,article,.batch{background:var(--paper);border:1px solid var(--line);border-radius:10px}
-.tiles div{padding:10px 14px}
-dt{color:var(--soft);font-size:13px}
-dd{margin:0;font-size:23px;font-weight:600;font-variant-numeric:tabular-nums}
-.grid{display:grid;grid-template-columns:1fr 1fr;gap:16px}
-article{padding:16px 18px}
-article p,.batch p{color:var(--soft);font-size:13.5px;margin:8px 0 0}
-.w2{grid-column:span 2}
-svg{display:block;width:100%;height:auto}
-.none{padding:48px 0;text-align:center}
-.batch{margin-top:16px;padding:16px 18px}
-.scroll{overflow-x:auto}
-table{border-collapse:collapse;width:100%;font-size:13px;font-variant-numeric:tabular-nums}
-th{text-align:left;font-weight:600;color:var(--soft);border-bottom:2px solid var(--line);padding:6px 10px;
-white-space:nowrap}
-td{padding:7px 10px 0;vertical-align:top;white-space:nowrap}
-.why td{border-bottom:1px solid var(--line);padding:1px 10px 7px;color:var(--soft);white-space:normal}
-.pending{color:#a85d00}.completed{color:#007a5a}.failed,.abandoned{color:#b3261e}
-@media(max-width:820px){.grid{grid-template-columns:1fr}.w2{grid-column:auto}}
-@media print{body{background:#fff}main{max-width:none}}
-"""

@@ -10,13 +10,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from aicau.page import Map, Noise, Round
+from aicau.page import Map, Noise, Round, Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BLUE, ORANGE, GREEN, GREY, INK, SOFT = "#0072B2", "#D55E00", "#009E73", "#B8BFCA", "#1D2433", "#5B6577"
+CLASSES = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#A6761D", "#444B59", "#8FB339")
 MOST_BATCHES = 40  # drawn; the newest
+MOST_NAMED = 10  # classes in a legend
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
@@ -56,7 +58,7 @@ def _plain(words: str) -> str:
     return (words if len(words) <= 40 else words[:37] + "...").replace("$", r"\$")
 
 
-def learning(rounds: Sequence[Round], target: str) -> str:
+def learning(rounds: Sequence[Round], target: str, error: str) -> str:
     if all(r.out_of_fold is None and r.held_out is None for r in rounds):
         return ""
     figure, axes = _figure(10.4, 3.1)
@@ -68,17 +70,17 @@ def learning(rounds: Sequence[Round], target: str) -> str:
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.03)
-    _label(axes, "measurements behind the model", f"error of {target} (RMSE)")
+    _label(axes, "measurements behind the model", f"error of {target} ({error})")
     axes.legend(frameon=False, fontsize=9, loc="upper right")
     return _svg(figure, "learning", "Out-of-fold and held-out error against the number of measurements")
 
 
-def decomposition(rounds: Sequence[Round], target: str) -> str:
+def decomposition(rounds: Sequence[Round], target: str, words: Words) -> str:
     if not rounds:
         return ""
     figure, axes = _figure(5, 3.3)
     at = np.arange(len(rounds))
-    parts = (("epistemic", "epistemic", BLUE), ("bias²", "square_bias", ORANGE), ("noise", "aleatoric", GREY))
+    parts = (("epistemic", "epistemic", BLUE), (words.bias, "bias", ORANGE), ("noise", "aleatoric", GREY))
     base = np.zeros(len(rounds))
     for name, field, colour in parts:
         height = np.array([getattr(r, field) for r in rounds])
@@ -88,12 +90,12 @@ def decomposition(rounds: Sequence[Round], target: str) -> str:
     axes.set_xticks(at[::every], [str(r.measurements) for r in rounds][::every])
     axes.set_ylim(0, max(float(base.max()) * 1.25, 1e-12))
     axes.grid(False, axis="x")
-    _label(axes, "measurements behind the model", f"expected squared error of {target}")
+    _label(axes, "measurements behind the model", f"{words.parts} of {target}")
     axes.legend(frameon=False, fontsize=9, ncol=3, loc="upper right", columnspacing=1.2, handlelength=1.2)
-    return _svg(figure, "decomposition", "Epistemic, bias and noise parts of the expected squared error over rounds")
+    return _svg(figure, "decomposition", f"Epistemic, bias and noise parts of the {words.parts} over rounds")
 
 
-def calibration(rows: Sequence[tuple[float, float, int]]) -> str:
+def calibration(rows: Sequence[tuple[float, float, int]], words: Words) -> str:
     if not rows:
         return ""
     figure, axes = _figure(5, 3.3)
@@ -107,9 +109,9 @@ def calibration(rows: Sequence[tuple[float, float, int]]) -> str:
     axes.set_ylim(0, 1.02)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(lambda v, _: f"{v:.0%}")
-    _label(axes, "stated probability", "share inside the interval")
+    _label(axes, "stated probability", words.calibration)
     axes.legend(frameon=False, fontsize=9, loc="upper left")
-    return _svg(figure, "calibration", "Share of held-out measurements inside intervals of a stated probability")
+    return _svg(figure, "calibration", f"Held-out measurements: {words.calibration} by stated probability")
 
 
 def noise(found: Noise, target: str) -> str:
@@ -118,14 +120,32 @@ def noise(found: Noise, target: str) -> str:
     figure, axes = _figure(5, 3.3)
     mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
     axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.55, linewidths=0)
-    axes.axhline(found.sd, color=ORANGE, lw=1.6)
-    axes.annotate(
-        "pooled", (1, found.sd), xycoords=("axes fraction", "data"), xytext=(-2, 3), textcoords="offset points",
-        ha="right", va="bottom", color=ORANGE, fontsize=9,
-    )  # fmt: skip
+    if found.dispersion is not None:  # counts scatter with their mean
+        line = np.linspace(0, float(mean.max()) * 1.05 + 1e-12, 100)
+        axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, lw=1.6)
+    else:
+        _pooled(axes, found.sd)
     axes.set_ylim(0, max(float(sd.max()), found.sd) * 1.15 + 1e-12)
     _label(axes, f"mean {target} of a candidate", "sd between its measurements")
     return _svg(figure, "noise", "Standard deviation between replicates against the mean of the candidate")
+
+
+def _pooled(axes: "Axes", sd: float) -> None:
+    axes.axhline(sd, color=ORANGE, lw=1.6)
+    axes.annotate(
+        "pooled", (1, sd), xycoords=("axes fraction", "data"), xytext=(-2, 3), textcoords="offset points",
+        ha="right", va="bottom", color=ORANGE, fontsize=9,
+    )  # fmt: skip
+
+
+def _names(axes: "Axes", words: Sequence[str], room: int) -> None:
+    """Names of batches along the axis, some of them where there are many."""
+    every = max(1, len(words) // 10)
+    names = [_plain(name if len(name) <= 12 else name[:10] + "..") for name in words][::every]
+    turn = 30 if sum(len(name) for name in names) > room else 0
+    axes.set_xticks(np.arange(len(words))[::every], names, rotation=turn, ha="right" if turn else "center")
+    axes.margins(x=0.06)
+    axes.grid(False, axis="x")
 
 
 def shifts(found: Noise, target: str, batch: str | None) -> str:
@@ -139,22 +159,35 @@ def shifts(found: Noise, target: str, batch: str | None) -> str:
     axes.errorbar(
         at, [b.shift for b in rows], yerr=error, fmt="o", ms=5, color=BLUE, ecolor=BLUE, elinewidth=1.4, capsize=0
     )
-    every = max(1, len(rows) // 10)
-    names = [_plain(b.name if len(b.name) <= 12 else b.name[:10] + "..") for b in rows]
-    turn = 30 if sum(len(n) for n in names[::every]) > 45 else 0
-    axes.set_xticks(at[::every], names[::every], rotation=turn, ha="right" if turn else "center")
-    axes.margins(x=0.06)
-    axes.grid(False, axis="x")
+    _names(axes, [b.name for b in rows], 45)
     _label(axes, batch or "batch", f"mean {target} minus model")
     return _svg(figure, "shifts", "Mean difference between each batch and the model")
 
 
-def map_of_candidates(map: Map, target: str) -> str:
+def colours(count: int) -> list[str]:
+    """One for each class."""
+    return [CLASSES[at % len(CLASSES)] for at in range(count)]
+
+
+def _classes(axes: "Axes", map: Map, names: Sequence[str]) -> None:
+    """Candidates by predicted class, pale, and measured ones by what most of their labels say."""
+    for at, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
+        said = map.candidates[:0] if map.predicted is None else map.candidates[map.predicted == at]
+        axes.scatter(said[:, 0], said[:, 1], s=14, color=colour, alpha=0.4, linewidths=0, rasterized=True)
+        here = map.measured[map.values == at]
+        label = _plain(name) if at < MOST_NAMED else None
+        axes.scatter(here[:, 0], here[:, 1], s=34, color=colour, edgecolors="white", linewidths=0.6, label=label)
+
+
+def map_of_candidates(map: Map, target: str, classes: Sequence[str] = ()) -> str:
     figure, axes = _figure(10.4, 4.6)
     axes.grid(False)
-    x, y = map.candidates.T
-    axes.scatter(x, y, s=7, color="#C3CAD5", linewidths=0, rasterized=True, label="candidates")
-    if len(map.measured):
+    if map.predicted is None:
+        x, y = map.candidates.T
+        axes.scatter(x, y, s=7, color="#C3CAD5", linewidths=0, rasterized=True, label="candidates")
+    if classes:
+        _classes(axes, map, classes)
+    elif len(map.measured):
         x, y = map.measured.T
         dots = axes.scatter(
             x, y, c=map.values, s=30, cmap="viridis", edgecolors="white", linewidths=0.6, label="measured"
@@ -165,7 +198,9 @@ def map_of_candidates(map: Map, target: str) -> str:
         bar.outline.set_visible(False)
     if len(map.pending):
         x, y = map.pending.T
-        axes.scatter(x, y, s=62, facecolors="none", edgecolors=ORANGE, linewidths=1.7, label="next (pending)")
+        ring = INK if classes else ORANGE
+        axes.scatter(x, y, s=62, facecolors="none", edgecolors=ring, linewidths=1.7, label="next (pending)")
     _label(axes, "first principal component", "second principal component")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=3, handletextpad=0.4)
-    return _svg(figure, "map", "Candidates in two principal components, measured ones by value, next ones circled")
+    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=MOST_NAMED + 2, handletextpad=0.4)
+    what = "by predicted class" if classes else "measured ones by value"
+    return _svg(figure, "map", f"Candidates in two principal components, {what}, next ones circled")

@@ -9,23 +9,27 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from aicau import bregman, discrete
 from aicau.campaign import Campaign
+from aicau.discrete import ClassPrediction, CountPrediction
 from aicau.measured import Measured
-from aicau.model import Prediction
-from aicau.page import Batch, Map, Noise, Round, Story
+from aicau.model import Model
+from aicau.page import Batch, Labels, Map, Noise, Round, Story
 from aicau.store import PENDING, Moment
 
 MOST_DRAWN = 4000  # candidates on the map
+LEAST = 1e-3  # probability that counts for a label which the model had never seen
+GROUP = 12  # stated probabilities behind a point of the calibration
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 
 
 @dataclass(frozen=True)
 class Held:
-    """New points of a round and what the model before them had said."""
+    """New measurements of a round, against what the model before them had said."""
 
-    y: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    half: NDArray[np.float64]  # of the 95% interval
+    loss: NDArray[np.float64]  # (k,) squared error, log loss or divergence of each
+    stated: NDArray[np.float64]  # (k, q) probabilities that were stated, of intervals or of classes
+    true: NDArray[np.bool_]  # (k, q) whether it came so
 
 
 def tell_story(campaign: Campaign) -> Story:
@@ -35,24 +39,24 @@ def tell_story(campaign: Campaign) -> Story:
         last = session.last_ask()
         last_batch = campaign._batch(session, last.id) if last is not None else None
         states = [row.status for row in session.proposals(last.id)] if last is not None else []
-    if moment.rows:
-        campaign._fitted(moment)
+    model = campaign._fitted(moment) if campaign._enough(moment) else None
     with campaign.store.reading() as session:
         infos = session.model_infos()
     held = [_held(campaign, moment.rows, basis, nxt) for basis, nxt in _steps([i[0] for i in infos], moment.basis)]
     rounds = [_round(round, info, one) for (_, round, info), one in zip(infos, held, strict=True)]
-    model = campaign._fitted(moment) if moment.rows else None
-    noise = _noise(moment.rows, model) if model is not None else Noise((), (), 0.0, 0, None)
+    classes = campaign.task == "classification"
+    noise = _noise(moment.rows, model) if model is not None and not classes else Noise((), (), 0.0, 0, None)
     return Story(
         settings=campaign.settings,
         status=campaign.status(),
         rounds=rounds,
-        calibration=_calibration(held),
+        calibration=_calibration(held, classes),
         noise=noise,
-        map=_map(campaign, moment),
+        map=_map(campaign, moment, model),
         batch=last_batch,
         batch_round=None if last is None else last.round,
         states=states,
+        labels=_labels(moment.rows, model) if classes else None,
     )
 
 
@@ -65,41 +69,88 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
     seen = {row.candidate for row in rows if row.tell <= basis}
     new = [row for row in rows if basis < row.tell <= end and row.candidate not in seen]
     if not new:
-        return Held(np.zeros(0), np.zeros(0), np.zeros(0))
+        return Held(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0), dtype=bool))
     with campaign.store.reading() as session:
         kept = session.model(basis)
     said = campaign._loaded(kept).predict(np.array([row.candidate for row in new], dtype=np.int64))
-    assert isinstance(said, Prediction)
-    return Held(np.array([row.value for row in new]), said.mean, (said.high - said.low) / 2)
+    if isinstance(said, ClassPrediction):
+        true = np.array([[row.label == label for label in said.labels] for row in new])
+        given = np.where(true.any(-1), (said.probability * true).sum(-1), LEAST)
+        return Held(-np.log(np.maximum(given, LEAST)), said.probability, true)
+    y = np.array([row.value for row in new])
+    stated = np.broadcast_to(LEVELS, (len(y), len(LEVELS)))
+    if isinstance(said, CountPrediction):
+        ends = [discrete.interval(said.mean, said.variance, float(level)) for level in LEVELS]
+        true = np.stack([(low <= y) & (y <= high) for low, high in ends], -1)
+        return Held(bregman.divergence("poisson", y[:, None], said.mean[:, None]).numpy(), stated, true)
+    half = np.maximum((said.high - said.low) / 2, 1e-300) / stats.norm.ppf(0.975)
+    inside = (np.abs(y - said.mean) / half)[:, None] <= stats.norm.ppf(0.5 + LEVELS / 2)
+    return Held((y - said.mean) ** 2, stated, inside)
 
 
 def _round(round: int, info: dict[str, Any], held: Held) -> Round:
-    error = float(np.sqrt(np.mean((held.y - held.mean) ** 2))) if len(held.y) else None
+    values = "out_of_fold_rmse" in info
+    error = float(held.loss.mean()) if len(held.loss) else None
     return Round(
         round,
         info["measurements"],
-        info["out_of_fold_rmse"],
-        error,
-        len(held.y),
+        info["out_of_fold_rmse" if values else "out_of_fold"],
+        error**0.5 if values and error is not None else error,
+        len(held.loss),
         info["mean_epistemic"],
-        info["mean_square_bias"],
+        info["mean_square_bias" if values else "mean_bias"],
         info["aleatoric"],
     )
 
 
-def _calibration(held: Sequence[Held]) -> list[tuple[float, float, int]]:
-    """(nominal, observed, number) of intervals around predictions made before the measurement."""
-    if not any(len(h.y) for h in held):
+def _calibration(held: Sequence[Held], classes: bool) -> list[tuple[float, float, int]]:
+    """(stated, observed, number) of what was said before the measurement: by level of intervals, or in groups of
+    similar probabilities."""
+    there = [h for h in held if len(h.loss)]
+    if not there:
         return []
-    y, mean, half = (np.concatenate([getattr(h, name) for h in held]) for name in ("y", "mean", "half"))
-    ratio = np.abs(y - mean) / np.maximum(half, 1e-300)
-    unit = stats.norm.ppf(0.975)
-    return [(float(p), float(np.mean(ratio <= stats.norm.ppf(0.5 + p / 2) / unit)), len(y)) for p in LEVELS]
+    stated, true = (np.concatenate([getattr(h, name).ravel() for h in there]) for name in ("stated", "true"))
+    if not classes:
+        return [(float(p), float(true[stated == p].mean()), int((stated == p).sum())) for p in LEVELS]
+    order = np.argsort(stated, kind="stable")
+    groups = np.array_split(order, max(1, min(10, len(order) // GROUP)))
+    return [(float(stated[some].mean()), float(true[some].mean()), len(some)) for some in groups]
 
 
-def _noise(rows: Sequence[Any], model: Any) -> Noise:
+def _tally(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], Measured]:
+    """Labels of every class (columns) of each candidate that has any (rows), and which candidates these are."""
+    measured = Measured.of(rows)
+    index, place = np.unique(measured.index, return_inverse=True)
+    table = np.zeros((len(index), len(measured.labels)), dtype=np.int64)
+    np.add.at(table, (place, measured.y.astype(int)), measured.count)
+    return table, index, measured
+
+
+def _labels(rows: Sequence[Any], model: Model | None) -> Labels:
+    table, _, measured = _tally(rows)
+    several = table[table.sum(-1) > 1]
+    same = (several > 0).sum(-1) == 1
+    c = len(measured.labels)
+    agree, differ = (np.bincount(part.argmax(-1), minlength=c) for part in (several[same], several[~same]))
+    batches: dict[str, Any] = {}
+    for row, code in zip(rows, measured.y.astype(int), strict=True):
+        if row.batch is not None:
+            batches.setdefault(row.batch, np.zeros(c, dtype=np.int64))[code] += row.repeats
+    confusion = [] if model is None else model.info["confusion"]
+    return Labels(
+        measured.labels,
+        tuple(table.sum(0).tolist()),
+        tuple(tuple(row) for row in confusion),
+        tuple(agree.tolist()),
+        tuple(differ.tolist()),
+        tuple((name, tuple(counts.tolist())) for name, counts in batches.items()),
+    )
+
+
+def _noise(rows: Sequence[Any], model: Model) -> Noise:
     measured = Measured.of(rows)
     said = model.predict(measured.index)
+    assert not isinstance(said, ClassPrediction)
     residual = measured.y - said.mean
     batches: dict[str, list[int]] = {}
     for at, row in enumerate(rows):
@@ -117,7 +168,8 @@ def _noise(rows: Sequence[Any], model: Any) -> Noise:
         spread = float(np.var([b.shift for b in known], ddof=1) - chance)
         between = float(np.sqrt(max(spread, 0.0)))
     variance, freedom = measured.replicate_variance()
-    return Noise(tuple(shifts), _replicates(measured), float(np.sqrt(variance)), freedom, between)
+    known_scatter = model.info.get("dispersion") if freedom else None
+    return Noise(tuple(shifts), _replicates(measured), float(np.sqrt(variance)), freedom, between, known_scatter)
 
 
 def _replicates(measured: Any) -> tuple[tuple[float, float, int], ...]:
@@ -131,7 +183,7 @@ def _replicates(measured: Any) -> tuple[tuple[float, float, int], ...]:
     return tuple(found)
 
 
-def _map(campaign: Campaign, moment: Moment) -> Map:
+def _map(campaign: Campaign, moment: Moment, model: Model | None) -> Map:
     """First two principal components of the encoded features; a sample of the candidates stands for all."""
     x = campaign._features()
     n, d = x.shape
@@ -148,10 +200,16 @@ def _map(campaign: Campaign, moment: Moment) -> Map:
         points = (x[torch.as_tensor(np.asarray(index, dtype=np.int64))].double() - centre) @ axes[:2].T
         return np.asarray(torch.nn.functional.pad(points, (0, 2 - points.shape[1])).numpy())
 
-    values: dict[int, list[float]] = {}
-    for row in moment.rows:
-        values.setdefault(row.candidate, []).append(row.value)
+    if campaign.task == "classification":
+        table, index, _ = _tally(moment.rows)
+        values = dict(zip(index.tolist(), table.argmax(-1).astype(float), strict=True))
+    else:
+        known = Measured.of(moment.rows)
+        values = {int(at): float(known.y[known.index == at].mean()) for at in dict.fromkeys(known.index.tolist())}
+    predicted = None
+    if model is not None and isinstance(said := model.predict(sample), ClassPrediction):
+        predicted = said.probability.argmax(-1)
     with campaign.store.reading() as session:
         pending = session.candidates(PENDING)
-    mean = np.array([np.mean(v) for v in values.values()])
-    return Map(place(sample), place(list(values)), mean, place(pending), (share + [0.0])[:2], d, n)
+    drawn = np.array(list(values.values()))
+    return Map(place(sample), place(list(values)), drawn, place(pending), (share + [0.0])[:2], d, n, predicted)
