@@ -28,6 +28,7 @@ ORDER = [
     ["candidates", "results"],
     ["export"],
     ["discrete"],
+    ["discrete_fit"],
     ["model"],
     ["why"],
     ["choice"],

@@ -22,9 +22,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau import decomposition, discrete
+from aicau import decomposition, discrete, discrete_fit
 from aicau.bias import Belief, Direct, Evidence
-from aicau.discrete import MOST_EVIDENCE, ClassPrediction, CountPrediction, forward
+from aicau.discrete import ClassPrediction, CountPrediction, forward
 from aicau.ensembles import MLP
 from aicau.ensembles.mlp import FittedMLP
 from aicau.errors import InputError, StoreError
@@ -36,6 +36,7 @@ from aicau.strategy import Strategy
 from aicau.task import VALUES, Task
 
 FORMAT = 1  # of `state`
+MOST_EVIDENCE = 1500  # measurements that an estimate of the bias sees one by one
 NORMAL_95 = 1.959964
 
 
@@ -149,7 +150,7 @@ def fit(
     if not len(measured.y):
         raise InputError("nothing was measured yet, so there is no model; tell some results first")
     if task != "regression":
-        return Model(x, *discrete.fit(x, measured, keys, strategy, task))
+        return Model(x, *discrete_fit.fit(x, measured, keys, strategy, task))
     measured, shared = measured.corrected(x)
     observations = measured.observations()
     seen = observations.collapse()
