@@ -61,6 +61,23 @@ def test_the_campaigns_commands_run_one_after_another(tmp_path):
     assert (tmp_path / "backup" / "measurements.csv").exists()
 
 
+def test_the_commands_about_labels_run_one_after_another(tmp_path):
+    page = (ROOT / "docs" / "campaign.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("aicau ") and "hits.db" in line]
+    assert [line.split()[1] for line in lines] == ["init", "ask", "tell", "status", "ask", "predict", "report"]
+    rows = [f"c{i},{i % 5},{i % 7}" for i in range(35)]
+    (tmp_path / "candidates.csv").write_text("\n".join(["compound,dose,ph", *rows]) + "\n")
+    for line in lines:
+        run(f".venv/bin/{line}", tmp_path)
+        if "plate-1.csv" in line:
+            plate = pd.read_csv(tmp_path / "plate-1.csv")
+            outcome = (plate.dose > 2).map({True: "hit", False: "miss"})
+            results = pd.DataFrame({"compound": plate["compound"], "outcome": outcome, "plate": "P1"})
+            pd.concat([results, results.assign(outcome="hit")]).to_csv(tmp_path / "plate-1-results.csv", index=False)
+    said = pd.read_csv(tmp_path / "predictions.csv")
+    assert said.columns[:4].tolist() == ["compound", "predicted", "p_hit", "p_miss"]
+
+
 def test_every_verb_is_in_the_campaigns_page():
     page = (ROOT / "docs" / "campaign.md").read_text()
     for verb in ("init", "ask", "tell", "abandon", "status", "predict", "report", "export", "doctor"):
