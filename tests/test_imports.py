@@ -34,10 +34,10 @@ ORDER = [
     ["choice"],
     ["simulation"],
     ["report"],
-    ["page_style"],
-    ["page"],
+    ["page_style", "page_data"],
     ["page_figures"],
     ["page_label_figures"],
+    ["page"],
     ["campaign"],
     ["story"],
     ["experiments"],
@@ -45,7 +45,7 @@ ORDER = [
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # A result and a campaign draw themselves: the steps back, taken when `plot` or `report` is called.
-LATE = {("simulation", "report"), ("campaign", "story"), ("page", "page_figures"), ("page", "page_label_figures")}
+LATE = {("simulation", "report"), ("campaign", "story")}
 
 
 def unit(path):

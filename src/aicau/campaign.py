@@ -233,7 +233,7 @@ class Campaign:
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            known = classes(session.measurements())
+            known = [] if correct or self.task != "classification" else session.labels()
         settings = self.settings
         rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
         source = Path(table).name if isinstance(table, str | Path) else None
@@ -266,7 +266,7 @@ class Campaign:
 
     def _enough(self, moment: Moment) -> bool:
         """Whether a model can be fitted: something was measured, and of labels at least two classes."""
-        return bool(moment.rows) and (self.task != "classification" or len(classes(moment.rows)) > 1)
+        return bool(moment.rows) and (self.task != "classification" or len({row.label for row in moment.rows}) > 1)
 
     def _fitted(self, moment: Moment) -> "Model":
         """The model of this moment's measurements: kept by whoever fitted it first."""
@@ -366,7 +366,7 @@ class Campaign:
                 "asks": 0 if last is None else last.id,
                 "tells": session.number(schema.tells.c.id),
                 "task": self.task,
-                **({"classes": classes(current)} if self.task == "classification" else {}),
+                **({"classes": session.labels()} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
                 "seed": self.settings["seed"],
                 "id": self.settings["id"],
@@ -401,11 +401,6 @@ def default_author() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
-
-
-def classes(rows: Iterable[Any]) -> list[str]:
-    """Labels among measurements, sorted."""
-    return sorted({row.label for row in rows} - {None})
 
 
 def parse_strategy(text: str) -> "Strategy":

@@ -132,7 +132,8 @@ def interval(
     shape = mean**2 / more
     ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.5 - level / 2, 0.5 + level / 2))
     low, high = (np.nan_to_num(end, nan=0.0, posinf=2.0**62).astype(np.int64) for end in ends)
-    return low, high
+    whole = np.floor(mean).astype(np.int64)  # inside, also where a few huge counts make the mean
+    return np.minimum(low, whole), np.maximum(high, whole)
 
 
 _RATES = np.geomspace(1e-6, 1e3, 241)

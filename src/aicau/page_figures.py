@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from aicau.page import Map, Noise, Round, Words
+from aicau.page_data import Map, Noise, Round, Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

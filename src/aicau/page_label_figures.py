@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from aicau.page import Labels
+from aicau.page_data import Labels
 from aicau.page_figures import (
     BLUE,
     INK,

@@ -14,7 +14,7 @@ from aicau.campaign import Campaign
 from aicau.discrete import ClassPrediction, CountPrediction
 from aicau.measured import Measured
 from aicau.model import Model
-from aicau.page import Batch, Labels, Map, Noise, Round, Story
+from aicau.page_data import Batch, Labels, Map, Noise, Round, Story
 from aicau.store import PENDING, Moment
 
 MOST_DRAWN = 4000  # candidates on the map

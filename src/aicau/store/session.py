@@ -219,6 +219,11 @@ class Session:
             query = query.where(measurements.c.superseded_by.is_(None))
         return self.connection.execute(query).all()
 
+    def labels(self) -> list[str]:
+        """Classes among current measurements, sorted."""
+        query = select(measurements.c.label).where(measurements.c.superseded_by.is_(None)).distinct()
+        return sorted(label for label in self.connection.scalars(query) if label is not None)
+
     # Models
 
     def model(self, basis: int) -> Row[Any] | None:
