@@ -11,7 +11,6 @@ import pytest
 from aicau import Campaign
 from aicau.discrete import interval, scatter
 from aicau.errors import InputError
-from aicau.store import open_store
 from aicau.store.schema import MIGRATIONS
 from aicau.story import tell_story
 from test_bad_input import run
@@ -268,25 +267,23 @@ def test_strategies_with_a_version_for_the_task_run(tmp_path, task, strategy, wo
         assert words in campaign.ask(5).why[0]
 
 
-def old_file(path):
-    """A campaign as it was before labels: no task in the settings, no column for labels."""
-    with create(path, "regression") as campaign:
+def old_campaign(address):
+    """As it was before labels: no task in the settings, no column for labels."""
+    with create(address, "regression") as campaign:
         batch = campaign.ask(6)
         rows = pd.DataFrame({"compound": batch["compound"], "outcome": batch.dose, "plate": "p"})
         campaign.tell(rows)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("ALTER TABLE measurements DROP COLUMN label")
-        connection.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
-        ((words,),) = connection.execute("SELECT value FROM meta WHERE key = 'settings'")
-        settings = {name: value for name, value in json.loads(words).items() if name != "task"}
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", [json.dumps(settings, sort_keys=True)])
-        connection.commit()
+        settings = {name: value for name, value in campaign.settings.items() if name != "task"}
+        with campaign.store.writing() as session:
+            session.connection.exec_driver_sql("ALTER TABLE measurements DROP COLUMN label")
+            session.set_meta("version", "1")
+            session.set_meta("settings", json.dumps(settings, sort_keys=True))
     return rows
 
 
-def test_a_campaign_from_before_labels_goes_on(tmp_path):
-    rows = old_file(tmp_path / "old.db")
-    with Campaign.open(tmp_path / "old.db") as campaign:
+def test_a_campaign_from_before_labels_goes_on(address, tmp_path):
+    rows = old_campaign(address)
+    with Campaign.open(address) as campaign:
         assert campaign.status()["task"] == "regression"
         assert campaign.tell(rows)["already"]  # told by the older version
         assert all(check.ok for check in campaign.doctor())
@@ -296,8 +293,8 @@ def test_a_campaign_from_before_labels_goes_on(tmp_path):
             assert campaign.ask(5).equals(fresh.ask(5))
             assert campaign.predict().equals(fresh.predict())
         assert "RMSE" in campaign.report(tmp_path / "r.html").read_text()
-    with open_store(tmp_path / "old.db").reading() as session:
-        assert session.meta()["version"] == str(len(MIGRATIONS)) == "2"
+        with campaign.store.reading() as session:
+            assert session.meta()["version"] == str(len(MIGRATIONS)) == "2"
 
 
 def test_doctor_finds_a_label_that_went_missing(tmp_path):
