@@ -11,6 +11,7 @@ import pytest
 from aicau import Campaign
 from aicau.discrete import interval, scatter
 from aicau.errors import InputError
+from aicau.page_figures import legend
 from aicau.store.schema import MIGRATIONS
 from aicau.story import tell_story
 from test_bad_input import run
@@ -366,6 +367,14 @@ def test_the_story_of_labels_in_numbers(tmp_path):
         assert [name for name, _ in story.labels.batches] == ["P0", "P1", "P2"]
         assert [sum(counts) for _, counts in story.labels.batches] == [24, 24, 24]
         assert len(story.map.predicted) == 40
+
+
+def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():
+    found = legend(["_x", "a name that is far too long", *(f"k{i}" for i in range(10))])
+    assert [label for _, label in found[:2]] == [" _x", "a name that is f.."]
+    assert [label for _, label in found[10:]] == ["others", None]
+    assert len({colour for colour, _ in found[:10]}) == 10
+    assert found[10][0] == found[11][0]
 
 
 def test_intervals_of_counts_by_hand():

@@ -102,7 +102,7 @@ def _label_cards(labels: Labels, batch: str | None) -> list[str]:
     several, split = sum(labels.agree) + sum(labels.differ), sum(labels.differ)
     right = sum(row[at] for at, row in enumerate(labels.confusion))
     tested = sum(sum(row) for row in labels.confusion)
-    told = ", ".join(f"{n} {_text(name)}" for name, n in zip(labels.names, labels.counts, strict=True))
+    told = ", ".join(f"{_text(name)}: {n}" for name, n in zip(labels.names, labels.counts, strict=True))
     words = (
         f"Of {tested} labels, {right / tested:.0%} are what members that had not seen the candidate predicted."
         if tested
@@ -117,7 +117,7 @@ def _label_cards(labels: Labels, batch: str | None) -> list[str]:
     return [
         _card("Confusion", confusion(labels), words),
         _card("Do replicates agree?", disagreement(labels), again),
-        _card("Labels by batch", shares(labels, batch), f"{plates} In all: {told}.", 2),
+        _card("Labels by batch", shares(labels, batch), f"{plates} All labels: {told}.", 2),
     ]
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, GREY, INK, SOFT = "#0072B2", "#D55E00", "#009E73", "#B8BFCA", "#1D2433", "#5B6577"
 CLASSES = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#A6761D", "#444B59", "#8FB339")
 MOST_BATCHES = 40  # drawn; the newest
-MOST_NAMED = 10  # classes in a legend
 
 
 def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
@@ -141,7 +140,7 @@ def _pooled(axes: "Axes", sd: float) -> None:
 def _names(axes: "Axes", words: Sequence[str], room: int) -> None:
     """Names of batches along the axis, some of them where there are many."""
     every = max(1, len(words) // 10)
-    names = [_plain(name if len(name) <= 12 else name[:10] + "..") for name in words][::every]
+    names = [_short(name, 12) for name in words][::every]
     turn = 30 if sum(len(name) for name in names) > room else 0
     axes.set_xticks(np.arange(len(words))[::every], names, rotation=turn, ha="right" if turn else "center")
     axes.margins(x=0.06)
@@ -164,18 +163,29 @@ def shifts(found: Noise, target: str, batch: str | None) -> str:
     return _svg(figure, "shifts", "Mean difference between each batch and the model")
 
 
-def colours(count: int) -> list[str]:
-    """One for each class."""
-    return [CLASSES[at % len(CLASSES)] for at in range(count)]
+def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Colour of each class, and what the legend calls it; all beyond the tenth are grey.
+
+    Matplotlib leaves names that begin with an underscore out, so these get a blank in front.
+    """
+    own = [
+        (colour, (" " if name.startswith("_") else "") + _short(name, 18))
+        for colour, name in zip(CLASSES, names, strict=False)
+    ]
+    rest: list[tuple[str, str | None]] = [(GREY, None if at else "others") for at in range(len(names) - len(own))]
+    return own + rest
+
+
+def _short(name: str, most: int) -> str:
+    return _plain(name if len(name) <= most else name[: most - 2] + "..")
 
 
 def _classes(axes: "Axes", map: Map, names: Sequence[str]) -> None:
     """Candidates by predicted class, pale, and measured ones by what most of their labels say."""
-    for at, (name, colour) in enumerate(zip(names, colours(len(names)), strict=True)):
+    for at, (colour, label) in enumerate(legend(names)):
         said = map.candidates[:0] if map.predicted is None else map.candidates[map.predicted == at]
         axes.scatter(said[:, 0], said[:, 1], s=14, color=colour, alpha=0.4, linewidths=0, rasterized=True)
         here = map.measured[map.values == at]
-        label = _plain(name) if at < MOST_NAMED else None
         axes.scatter(here[:, 0], here[:, 1], s=34, color=colour, edgecolors="white", linewidths=0.6, label=label)
 
 
@@ -201,6 +211,6 @@ def map_of_candidates(map: Map, target: str, classes: Sequence[str] = ()) -> str
         ring = INK if classes else ORANGE
         axes.scatter(x, y, s=62, facecolors="none", edgecolors=ring, linewidths=1.7, label="next (pending)")
     _label(axes, "first principal component", "second principal component")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=MOST_NAMED + 2, handletextpad=0.4)
+    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=6, handletextpad=0.4)
     what = "by predicted class" if classes else "measured ones by value"
     return _svg(figure, "map", f"Candidates in two principal components, {what}, next ones circled")

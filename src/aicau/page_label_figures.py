@@ -8,15 +8,14 @@ from aicau.page_figures import (
     BLUE,
     INK,
     MOST_BATCHES,
-    MOST_NAMED,
     ORANGE,
     SOFT,
     _figure,
     _label,
     _names,
-    _plain,
+    _short,
     _svg,
-    colours,
+    legend,
 )
 
 MOST_CELLS = 12  # classes up to which the numbers stand in the cells
@@ -31,7 +30,7 @@ def confusion(labels: Labels) -> str:
     axes.grid(False)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
     axes.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
-    names = [_plain(name if len(name) <= 12 else name[:10] + "..") for name in labels.names]
+    names = [_short(name, 12) for name in labels.names]
     at = np.arange(len(names))
     every = max(1, len(names) // MOST_CELLS)
     turn = 30 if sum(len(name) for name in names) > 45 else 0
@@ -70,8 +69,7 @@ def shares(labels: Labels, batch: str | None) -> str:
     table = np.array([counts for _, counts in rows], dtype=float)
     part = table / np.maximum(table.sum(1, keepdims=True), 1)
     base = np.zeros(len(rows))
-    for at, (name, colour) in enumerate(zip(labels.names, colours(len(labels.names)), strict=True)):
-        label = _plain(name) if at < MOST_NAMED else None
+    for at, (colour, label) in enumerate(legend(labels.names)):
         axes.bar(np.arange(len(rows)), part[:, at], 0.68, bottom=base, color=colour, label=label)
         base += part[:, at]
     for at, total in enumerate(table.sum(1)):
