@@ -202,5 +202,5 @@ def _table(story: Story) -> str:
     return (
         f'<section class="batch"><h2>Last batch (round {story.batch_round}, {len(frame)} points)</h2>'
         f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table></div>'
-        f"<p>Distance is in standard deviations of the features; {WORDS[story.task].note}</p></section>"
+        f"<p>Distance is between standardised features; {WORDS[story.task].note}</p></section>"
     )
