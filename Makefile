@@ -15,7 +15,7 @@ demo: .venv/.done
 	$(BIN)/python examples/laboratory.py demo
 
 test: .venv/.done
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/.done
 	$(BIN)/ruff check .
