@@ -280,6 +280,28 @@ def test_another_station_asks_while_this_one_computes(address):
     two.close()
 
 
+def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
+    """The first batch is chosen again, now with measurements there and still without a model."""
+    one = create(tmp_path / "c.db")
+    two = Campaign.open(tmp_path / "c.db")
+    plain = one._choose
+    told = []
+
+    def slow(moment, model, n):
+        rows = plain(moment, model, n)
+        if not told:
+            told.append(two.tell(results(two.ask(5), "p1")))
+        return rows
+
+    one._choose = slow
+    batch = one.ask(5)
+    assert told[0]["completed"] == 5
+    assert batch.why.str.startswith("space-filling, nothing is measured yet").all()
+    assert all(check.ok for check in one.doctor())
+    one.close()
+    two.close()
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

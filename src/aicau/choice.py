@@ -90,7 +90,9 @@ def _seen(view: View, model: Model) -> View:
 
 def _nothing(rows: Sequence[Any]) -> str:
     """Why there is no model."""
-    return one_label(Measured.of(rows).labels) if rows else "nothing is measured yet"
+    labels = Measured.of(rows).labels if rows else ()
+    # Rows without a model: another station told them after this one had looked.
+    return one_label(labels) if len(labels) == 1 else "nothing is measured yet"
 
 
 def rehearse(strategy: Strategy, task: str) -> None:
