@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import bregman, checks, decomposition, noise, streams
-from aicau.acquisition import CHANGES, Score, View
+from aicau.acquisition import CHANGES, Lesson, Score, View
 from aicau.bias import Belief, BiasEstimator, Evidence, assess, check_finite
 from aicau.ensembles import Ensemble, Fitted, of_task
 from aicau.errors import InputError
@@ -211,6 +211,7 @@ class Loop:
         self.mse: list[Tensor] = []  # (lane, run) per round
         self.history: dict[int, list[Score]] = {}  # the last plain scores of lanes that look at changes
         self.fitted: Fitted | None = None  # (lane, run): the ensembles of the last round
+        self.learned = torch.zeros(0)  # (lane, run, l): the values they were trained on
         start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
         empty = torch.zeros(len(lanes), len(keys), 0, device=device)
         self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
@@ -252,6 +253,7 @@ class Loop:
     def _fit(self, keys: Tensor) -> Tensor:  # (lanes, R, K, n)
         index = self.observations.index
         y = noise.correct(self.pool.x, self.observations) if self.correct else self.observations.y
+        self.learned = y
         firsts = [members[0] for members in self.groups.values()]
         if self.round == 0:
             index, y = index[firsts], y[firsts]
@@ -294,6 +296,7 @@ class Loop:
                     self.pool.x,
                     self.capacity[at] - counts[at],
                     self.task,
+                    lesson=Lesson(self.ensemble, self.observations.index[at], self.learned[at]),
                 ).told(told.get(at))
                 history = self.history.get(at, [])
                 with self._clock_lanes([at]):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import checks, streams
-from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Score, View
+from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Lesson, Score, View
 from aicau.batching import BATCHINGS, Batching
 from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite
 from aicau.ensembles import MLP, Ensemble
@@ -26,7 +26,7 @@ from aicau.pool import coordinates
 from aicau.runs import by_run
 from aicau.task import VALUES, Task
 
-DEFAULT = "br:posterior:spread"  # what the word `default` stands for: docs/comparison.md
+DEFAULT = "br:posterior:rehearsed"  # what the word `default` stands for: docs/comparison.md
 FIRST_CHANGE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
 
 
@@ -61,7 +61,7 @@ class Strategy:
     def parse(cls, text: str, **parts: Any) -> "Strategy":
         """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
 
-        The word `default` stands for what measures best without cheating, `br:posterior:spread`.
+        The word `default` stands for what measures best without cheating, `br:posterior:rehearsed`.
         """
         if str(text).strip().lower() == "default":
             return replace(cls.parse(DEFAULT, **parts), name="default")
@@ -87,6 +87,8 @@ class Strategy:
             raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
         if "change" in found and not acquisition.needs_model:
             raise InputError(f"{head!r} does not change between rounds, so it has no {found['change']} version")
+        if "change" in found and found.get("batching") == "rehearsed":
+            raise InputError(f"a rehearsal looks at the next round, not at changes; leave out {found['change']!r}")
         if "form" in found:
             if not hasattr(acquisition, "form"):
                 raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
@@ -169,7 +171,8 @@ class Strategy:
             observations = Observations(seen, labels[labelled][None], torch.zeros(seen.shape[1], dtype=torch.int64))
             fitted = self.ensemble.fit(points[seen], observations.y, keys)
             predictions = fitted.predict(points)
-            view = replace(view, predictions=predictions)
+            lesson = Lesson(self.ensemble, seen, observations.y)
+            view = replace(view, predictions=predictions, points=points, lesson=lesson)
             if self.bias is not None:
                 evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
                 estimate = assess(self.bias, evidence)

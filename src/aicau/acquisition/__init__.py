@@ -1,7 +1,7 @@
 """Acquisition functions by name; a new one is one file and one entry here."""
 
 from aicau.acquisition.bald import Bald
-from aicau.acquisition.base import CHANGES, Acquisition, Score, View
+from aicau.acquisition.base import CHANGES, Acquisition, Lesson, Score, View
 from aicau.acquisition.br import BiasReduction
 from aicau.acquisition.epistemic import Epistemic
 from aicau.acquisition.farthest import Farthest
@@ -23,4 +23,4 @@ ACQUISITIONS: dict[str, type[Acquisition]] = {
 
 CLASS_ACQUISITIONS: dict[str, type[Acquisition]] = {"entropy": Entropy, "margin": Margin}  # of classes only
 
-__all__ = ["ACQUISITIONS", "CHANGES", "CLASS_ACQUISITIONS", "FORMS", "Acquisition", "Score", "View"]
+__all__ = ["ACQUISITIONS", "CHANGES", "CLASS_ACQUISITIONS", "FORMS", "Acquisition", "Lesson", "Score", "View"]

@@ -15,12 +15,24 @@ from torch import Tensor
 
 from aicau import decomposition
 from aicau.bias import Belief
-from aicau.ensembles import Fitted
+from aicau.ensembles import Ensemble, Fitted
 from aicau.observations import Observations
 from aicau.omega import Omega
 from aicau.task import VALUES, Task
 
 CHANGES = {"difference": 2, "slope": 4}  # by how many rounds each looks at, this one included
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the ensembles were trained on, and how: enough to train them once more."""
+
+    ensemble: Ensemble
+    index: Tensor  # (..., l) into the pool
+    y: Tensor  # (..., l) batch effects taken out, where they are
+
+    def __getitem__(self, run: slice) -> "Lesson":
+        return Lesson(self.ensemble, self.index[run], self.y[run])
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,7 @@ class View:
     room: Tensor | None = None  # (..., n) how often each may still be measured; None: a batch holds it once
     task: Task = VALUES
     belief: Belief | None = None  # in place of the cobias for classes and counts
+    lesson: Lesson | None = None  # for rules that train once more before they choose
 
     def told(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -57,6 +70,7 @@ class View:
             observations=None if self.observations is None else self.observations[run],
             room=None if self.room is None else self.room[run],
             belief=None if self.belief is None else self.belief[run],
+            lesson=None if self.lesson is None else self.lesson[run],
         )
 
 

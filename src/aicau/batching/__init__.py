@@ -4,6 +4,7 @@ from aicau.batching.base import Batching
 from aicau.batching.conditional import Conditional
 from aicau.batching.eigen import Eigen
 from aicau.batching.power import Power
+from aicau.batching.rehearsed import Rehearsed
 from aicau.batching.spread import Spread
 from aicau.batching.top import Top
 
@@ -11,8 +12,9 @@ BATCHINGS: dict[str, type[Batching]] = {
     "top": Top,
     "eigen": Eigen,
     "spread": Spread,
+    "rehearsed": Rehearsed,
     "conditional": Conditional,
     "power": Power,
 }
 
-__all__ = ["BATCHINGS", "Batching", "Conditional", "Eigen", "Power", "Spread", "Top"]
+__all__ = ["BATCHINGS", "Batching", "Conditional", "Eigen", "Power", "Rehearsed", "Spread", "Top"]
