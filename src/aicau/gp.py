@@ -176,6 +176,17 @@ class Posterior:
     shift: Tensor  # (...)
     scale: Tensor  # (...)
 
+    @classmethod
+    def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
+        """With parameters that were found before."""
+        whole = covariance(theta, rows)[0]
+        cholesky, failed = torch.linalg.cholesky_ex(whole)
+        if bool((failed > 0).any()):
+            jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
+            cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
+        weights = torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
+        return cls(theta, rows, cholesky, weights, shift, scale)
+
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
         if at.ndim == 3 and at.shape[-2] * self.rows.x.shape[-2] > CELLS and self.rows.shape == "rbf":
             return torch.stack([self._sum(run, at[run]) for run in range(at.shape[0])])
@@ -242,6 +253,16 @@ class Posterior:
         own = torch.cholesky_inverse(self.cholesky).diagonal(dim1=-2, dim2=-1)
         mean = (self.rows.y - self.weights / own) * self.scale[..., None] + self.shift[..., None]
         return mean, self.scale[..., None] ** 2 / own
+
+    def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
+        """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
+        inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
+        error = weights / inverse.diagonal()
+        _, place, count = group.unique(return_inverse=True, return_counts=True)
+        for name in (count > 1).nonzero()[:, 0].tolist():
+            at = (place == name).nonzero()[:, 0]
+            error[at] = torch.linalg.solve(inverse[at][:, at], weights[at])
+        return error * self.scale[0]
 
     @property
     def _prior(self) -> Tensor:  # (..., 1)
@@ -342,13 +363,7 @@ class Process:
         start = torch.tensor(begin, dtype=x.dtype, device=x.device).log().expand(x.shape[0], -1)
         some = rows if most is None else rows.thin(most)
         theta = minimise(lambda t: self.objective(t, some), start, bounds[:, 0], bounds[:, 1])
-        whole = covariance(theta, rows)[0]
-        cholesky, failed = torch.linalg.cholesky_ex(whole)
-        if bool((failed > 0).any()):
-            jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
-            cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
-        weights = torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
-        return Posterior(theta, rows, cholesky, weights, shift, scale)
+        return Posterior.of(theta, rows, shift, scale)
 
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""

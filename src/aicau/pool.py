@@ -42,18 +42,39 @@ class Pool:
         return Pool(self.x.to(device), self.ids)
 
 
+@dataclass(frozen=True)
+class Frame:
+    """Where a pool lies: what turns its features, all or some of its rows, into coordinates."""
+
+    mean: Tensor  # (d,), like all
+    spread: Tensor
+    stretch: Tensor
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Frame":  # (n, d)
+        spread = x.std(0, correction=0)
+        mean, spread = x.mean(0), torch.where(spread > 0, spread, 1.0)
+        high, low = ((end - mean) / spread for end in (x.amax(0), x.amin(0)))
+        return cls(mean, spread, WIDTH / (high - low).clamp_min(WIDTH))
+
+    def standardise(self, x: Tensor) -> Tensor:  # (..., d)
+        """Mean 0 and variance 1 per column; a constant column becomes 0."""
+        return (x - self.mean) / self.spread
+
+    def coordinates(self, x: Tensor) -> Tensor:  # (..., d)
+        return self.standardise(x) * self.stretch
+
+
 def coordinates(x: Tensor) -> Tensor:  # (n, d)
     """Features for distances: standardised, and no column wider than a uniform one of variance 1.
 
     Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
     distant points then looks nowhere else (docs/comparison.md has figures).
     """
-    z = standardise(x)
-    return z * (WIDTH / (z.amax(0) - z.amin(0)).clamp_min(WIDTH))
+    return Frame.of(x).coordinates(x)
 
 
 def standardise(x: Any) -> Tensor:  # (n, d)
     """Mean 0 and variance 1 per column; a constant column becomes 0."""
     x = torch.as_tensor(x)
-    spread = x.std(0, correction=0)
-    return (x - x.mean(0)) / torch.where(spread > 0, spread, 1.0)
+    return Frame.of(x).standardise(x)

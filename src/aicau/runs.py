@@ -8,7 +8,7 @@ step waits for it (measured: 8 ms instead of 60 µs for a Cholesky decomposition
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 import torch
@@ -31,6 +31,11 @@ def threads(count: int | None = None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
+def threads_for(points: int) -> AbstractContextManager[None]:
+    """One thread for a small pool, as many as there are for a large one."""
+    return threads(1 if points <= SMALL else None)
+
+
 def by_run(
     function: Callable[..., tuple[Tensor, ...]],
     *tensors: Tensor,  # (runs, ...)
@@ -39,7 +44,7 @@ def by_run(
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
     if tensors[0].device.type != "cpu":
         return function(*tensors)
-    with threads(1 if points <= SMALL else None):
+    with threads_for(points):
         if tensors[0].shape[0] == 1:
             return function(*tensors)
         parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(tensors[0].shape[0])]

@@ -1,6 +1,7 @@
 """Bias estimators by name; a new one is one file and one entry here."""
 
 from aicau.bias.base import Belief, BiasEstimator, Evidence, assess, check_finite
+from aicau.bias.correction import Correction
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
 from aicau.bias.posterior import Posterior
@@ -17,6 +18,7 @@ __all__ = [
     "BIASES",
     "Belief",
     "BiasEstimator",
+    "Correction",
     "Direct",
     "Evidence",
     "Perfect",

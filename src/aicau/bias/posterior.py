@@ -19,29 +19,14 @@ from torch import Tensor
 from aicau import decomposition, noise
 from aicau.bias import classes
 from aicau.bias.base import Belief, Evidence
+from aicau.bias.correction import Correction, Moments
 from aicau.errors import unknown
 from aicau.omega import Cobias
-from aicau.pool import coordinates
-from aicau.runs import by_run
+from aicau.pool import Frame
+from aicau.runs import by_run, threads, threads_for
 
 TARGETS = ("best", "truth", "residual")
 BATCHES = ("field", "shift", "none")
-
-
-@dataclass(frozen=True)
-class Moments:
-    """The bias after the measurements, and what goes with it."""
-
-    mean: Tensor  # (..., n) m
-    factor: Tensor  # (..., n, r) of C
-    rest: Tensor  # (..., n) the diagonal of C that the factor leaves
-    aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
-    left_out: Tensor  # (..., l) standardised errors of left-out measurements
-    roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
-
-    def variance(self) -> Tensor:  # (..., n)
-        """The diagonal of C."""
-        return (self.factor**2).sum(-1) + self.rest
 
 
 @dataclass(frozen=True)
@@ -61,10 +46,7 @@ class Posterior:
             raise unknown("batches", self.batches, list(BATCHES))
 
     def estimate(self, evidence: Evidence) -> Cobias:
-        found = self.moments(evidence)
-        whole = torch.cat([found.mean[..., None], found.factor], -1).float()
-        doubt, noise = (part / found.roughness for part in (found.variance(), found.aleatoric))
-        return Cobias(whole, None, found.rest.float(), doubt.float(), noise.float())
+        return self.moments(evidence).cobias()
 
     def believe(self, evidence: Evidence) -> Belief:
         if evidence.task.kind == "classes":
@@ -76,27 +58,19 @@ class Posterior:
     def moments(self, evidence: Evidence) -> Moments:
         o = evidence.observations
         lead = o.y.shape[:-1]
-        points = coordinates(evidence.x.double())
+        x = evidence.x.double()
+        frame = Frame.of(x)
+        points = frame.coordinates(x)
         ensemble = decomposition.mean(evidence.predictions).double()
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
             at = points.expand(index.shape[0], -1, -1)
-            # Asked here, where a run stands alone on the CPU: its estimate must not depend on its neighbours.
-            local = bool((noise.replicated(index) >= noise.REPLICATED).all())
-            together = batch if self.batches != "none" and noise.several(batch) else None
-            fits = []
-            for target in ("truth", "residual") if self.target == "best" else (self.target,):
-                value = y if target == "truth" else residual
-                model = noise.fit(points[index], value, together, None, self.batches == "field", local, self.shape)
-                predicted, spread = model.posterior.left_out()
-                fits.append((model, ensemble if target == "truth" else None, value - predicted, spread))
-            square = torch.stack([(error**2).mean(-1) for _, _, error, _ in fits])
-            best = square.argmin(0)
-            found = [_describe(*fit, at, self.rank) if bool((best == i).any()) else None for i, fit in enumerate(fits)]
-            there = [one for one in found if one is not None]
+            fits = self._fits(frame, points[index], index, y, residual, batch)
+            best = torch.stack([one.square for one in fits]).argmin(0)
+            found = [one.moments(at, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())]
             return tuple(
                 torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
-                for a, b in zip(there[0], there[-1], strict=True)
+                for a, b in zip(vars(found[0]).values(), vars(found[-1]).values(), strict=True)
             )
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
@@ -104,18 +78,41 @@ class Posterior:
         parts = by_run(moments, *flat, points=points.shape[0])
         return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))
 
+    def correction(
+        self,
+        evidence: Evidence,  # of one run
+        counts: Tensor | None = None,  # (1, l) measurements a row is the mean of; None: 1
+    ) -> Correction:
+        """The process itself, for a pool that is asked some candidates at a time."""
+        o, frame = evidence.observations, Frame.of(evidence.x)  # no copy of the pool in double precision
+        rows = frame.coordinates(evidence.x[o.index].double())
+        with threads(1):
+            found = self._fits(frame, rows, o.index, o.y, evidence.crossfitted(), o.batch, counts)
+        return min(found, key=lambda one: float(one.square))
 
-def _describe(
-    model: noise.Fitted,
-    ensemble: Tensor | None,  # (runs, n) μ_F where the process models the measurements; None: it models the residuals
-    error: Tensor,  # (runs, l) of left-out measurements
-    spread: Tensor,  # (runs, l) their variance
-    at: Tensor,  # (runs, n, p)
-    rank: int,
-) -> tuple[Tensor, ...]:
-    """The fields of `Moments`."""
-    mean = model.posterior.mean(at)
-    factor, rest = model.posterior.factor(at, rank)
-    aleatoric = model.variance_at(at) + model.shared[..., None]
-    bias = mean if ensemble is None else ensemble - mean
-    return bias, factor, rest, aleatoric, error / spread.sqrt(), model.posterior.roughness()[..., None]
+    def cobias(self, correction: Correction, x: Tensor, ensemble: Tensor) -> Cobias:  # (n, d), (1, n)
+        """What `estimate` gives, from a process that was fitted before."""
+        with threads_for(x.shape[0]):
+            at = correction.frame.coordinates(x.double())[None]
+            return correction.moments(at, ensemble.double(), self.rank).cobias()
+
+    def _fits(
+        self,
+        frame: Frame,
+        rows: Tensor,  # (runs, l, p) coordinates
+        index: Tensor,  # (runs, l), like the rest
+        y: Tensor,
+        residual: Tensor,
+        batch: Tensor,
+        counts: Tensor | None = None,
+    ) -> list[Correction]:
+        """One for each target that is in question."""
+        # Asked here, where a run stands alone on the CPU: its estimate must not depend on its neighbours.
+        local = bool((noise.replicated(index) >= noise.REPLICATED).all())
+        together = batch if self.batches != "none" and noise.several(batch) else None
+        fits = []
+        for target in ("truth", "residual") if self.target == "best" else (self.target,):
+            value = y if target == "truth" else residual
+            process = noise.fit(rows, value, together, counts, self.batches == "field", local, self.shape)
+            fits.append(Correction.of(process, value, target == "truth", frame))
+        return fits

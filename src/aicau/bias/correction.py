@@ -1,0 +1,113 @@
+"""Correction: a Gaussian process fitted to measured points, which tells the bias of an ensemble at any point.
+
+It models the measurements themselves (then δ = μ_F − f) or the bias. It is small, holds nothing of the pool but the
+frame of its coordinates, and can be asked for some candidates at a time.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicau import gp, noise
+from aicau.omega import Cobias
+from aicau.pool import Frame
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The bias after the measurements, and what goes with it."""
+
+    mean: Tensor  # (..., n) m
+    factor: Tensor  # (..., n, r) of C
+    rest: Tensor  # (..., n) the diagonal of C that the factor leaves
+    aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
+    left_out: Tensor  # (..., l) standardised errors of left-out measurements
+    roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
+
+    def variance(self) -> Tensor:  # (..., n)
+        """The diagonal of C."""
+        return (self.factor**2).sum(-1) + self.rest
+
+    def cobias(self) -> Cobias:
+        """Δ̂ = m mᵀ + C."""
+        whole = torch.cat([self.mean[..., None], self.factor], -1).float()
+        doubt, noise = (part / self.roughness for part in (self.variance(), self.aleatoric))
+        return Cobias(whole, None, self.rest.float(), doubt.float(), noise.float())
+
+
+@dataclass(frozen=True)
+class Correction:
+    """Of one or several runs that stand together."""
+
+    process: noise.Fitted
+    truth: bool  # it models the measurements; False: the bias
+    square: Tensor  # (runs,) mean squared error of left-out measurements
+    left_out: Tensor  # (runs, l) their standardised errors
+    frame: Frame
+
+    @classmethod
+    def of(cls, process: noise.Fitted, value: Tensor, truth: bool, frame: Frame) -> "Correction":
+        predicted, spread = process.posterior.left_out()
+        error = value - predicted
+        return cls(process, truth, (error**2).mean(-1), error / spread.sqrt(), frame)
+
+    def moments(
+        self,
+        at: Tensor,  # (runs, n, p) coordinates
+        ensemble: Tensor,  # (runs, n) μ_F
+        rank: int,  # of C's factor
+    ) -> Moments:
+        mean = self.process.posterior.mean(at)
+        factor, rest = self.process.posterior.factor(at, rank)
+        return Moments(
+            ensemble - mean if self.truth else mean,
+            factor,
+            rest,
+            self.process.variance_at(at) + self.process.shared[..., None],
+            self.left_out,
+            self.process.posterior.roughness()[..., None],
+        )
+
+    def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each
+        """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
+        at = self.frame.coordinates(x.double())[None]
+        mean = self.process.posterior.mean(at)
+        own = self.process.variance_at(at) + self.process.shared[..., None]
+        return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), own
+
+    def state(self) -> dict[str, Tensor]:
+        """What `load` needs; for rows without batches."""
+        posterior = self.process.posterior
+        rows, frame = posterior.rows, self.frame
+        assert rows.batch is None
+        assert rows.relative is not None
+        return {
+            "theta": posterior.theta,
+            "x": rows.x,
+            "y": rows.y,
+            "fixed": rows.fixed,
+            "relative": rows.relative,
+            "shift": posterior.shift,
+            "scale": posterior.scale,
+            "inflation": self.process.inflation,
+            "width": self.process.width,
+            "square": self.square,
+            "left_out": self.left_out,
+            "frame": torch.stack([frame.mean, frame.spread, frame.stretch]),
+        }
+
+    def words(self) -> dict[str, Any]:
+        """What `state` cannot hold."""
+        return {"truth": self.truth, "shape": self.process.posterior.rows.shape}
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor], truth: bool, shape: str) -> "Correction":
+        """What `state` and `words` gave."""
+        t = tensors
+        valid, none = torch.ones_like(t["y"], dtype=torch.bool), torch.zeros_like(t["y"])
+        rows = gp.Rows(t["x"], t["y"], valid, t["fixed"], t["relative"], shape=shape, constant=noise.CONSTANT)
+        posterior = gp.Posterior.of(t["theta"], rows, t["shift"], t["scale"])
+        process = noise.Fitted(posterior, none, none[:, 0], t["inflation"], t["width"])
+        return cls(process, truth, t["square"], t["left_out"], Frame(*t["frame"]))
