@@ -10,6 +10,7 @@ import pytest
 
 from aicau import Campaign
 from aicau.errors import InputError
+from aicau.prediction import COLUMNS
 from aicau.store import schema
 
 
@@ -57,16 +58,24 @@ def test_a_whole_campaign(address, tmp_path):
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
     for row in second.itertuples():
         assert row.why.startswith(f"default: distance {row.why_distance:.3g} to the nearest known point")
-        assert f"{row.why_bias:+.3g}" in row.why
-        total = row.why_epistemic + row.why_bias**2 + row.why_aleatoric
-        assert f"expected error {total**0.5:.3g}, of which {row.why_epistemic / total:.0%} epistemic" in row.why
+        total = row.why_epistemic + row.why_bias + row.why_aleatoric
+        assert f"network {total**0.5:.3g}, of which {row.why_epistemic / total:.0%} epistemic" in row.why
+        assert f"{row.why_bias / total:.0%} bias (" in row.why
     status = campaign.status()
     assert {k: status[k] for k in ("candidates", "measurements", "pending", "rounds", "strategy")} == {
         "candidates": 60, "measurements": 16, "pending": 10, "rounds": 2, "strategy": "default",
     }  # fmt: skip
     said = campaign.predict()
     assert said["compound"].tolist() == pool()["compound"].tolist()
-    assert (said.low < said["mean"]).all()
+    assert said.columns.tolist() == ["compound", *COLUMNS]
+    assert ((said.new_low < said.low) & (said.low < said["mean"]) & (said["mean"] < said.high)).all()
+    assert campaign.note() == ""
+    by_id = said.set_index("compound")
+    for row in second.itertuples():  # a point is explained by what is predicted of it
+        own = by_id.loc[row.compound]
+        assert row.why_bias == pytest.approx(own.bias, rel=1e-5)
+        assert f"predicted {own['mean']:.3g} ({own.new_low:.3g} to {own.new_high:.3g})" in row.why
+        assert f"({own.ensemble - own['mean']:+.3g} is taken out)" in row.why
     campaign.close()
 
     with Campaign.open(address) as again:  # no refit, the same numbers, the same next batch

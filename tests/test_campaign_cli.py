@@ -10,6 +10,7 @@ import pytest
 from test_bad_input import POOL, run
 
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
+NOTE = "the mean is the ensemble's, and its bias is not taken out: that needs 5 measured candidates, and there are 3"
 VERBS = ("init", "ask", "tell", "abandon", "status", "predict", "report", "export", "doctor")
 NAMES = ["--id", "compound", "--target", "viability", "--batch", "plate"]
 
@@ -60,14 +61,16 @@ def test_predictions_as_csv_parquet_and_json(screen):
     good("tell", screen, folder / "r.csv")
     good("predict", screen, "--out", folder / "p.csv")
     good("predict", screen, "--out", folder / "p.parquet")
-    rows = json.loads(good("predict", screen, "--json"))
+    code, out, note = run("predict", screen, "--json")
+    assert (code, note) == (0, f"{NOTE}\n")
+    rows = json.loads(out)
     csv, parquet = pd.read_csv(folder / "p.csv"), pd.read_parquet(folder / "p.parquet")
     assert parquet["compound"].tolist() == [row["compound"] for row in rows]
     assert csv["mean"].tolist() == parquet["mean"].tolist() == [row["mean"] for row in rows]
     assert csv["compound"][3] == "'=c3"
     assert parquet["compound"][3] == "=c3"
     said = json.loads(good("predict", screen, "--out", folder / "p.csv", "--json"))
-    assert said == {"path": str(folder / "p.csv"), "candidates": 12}
+    assert said == {"path": str(folder / "p.csv"), "candidates": 12, "note": NOTE}
 
 
 def test_exports_open_safely_and_read_back(screen):

@@ -79,9 +79,9 @@ def test_a_whole_campaign(address, task, tmp_path):
         assert (said.predicted == np.where(truth > 5, "hit", "miss")).mean() > 0.8
     else:
         assert "classes" not in status
-        assert said.columns.tolist() == ["compound", "mean", "low", "high", *PARTS]
-        assert said.low.dtype == said.high.dtype == np.int64
-        assert ((said.low >= 0) & (said.low <= said["mean"]) & (said["mean"] <= said.high)).all()
+        assert said.columns.tolist() == ["compound", "mean", "new_low", "new_high", *PARTS]
+        assert said.new_low.dtype == said.new_high.dtype == np.int64
+        assert ((said.new_low >= 0) & (said.new_low <= said["mean"]) & (said["mean"] <= said.new_high)).all()
         assert np.corrcoef(said["mean"], 2 ** (truth / 3))[0, 1] > 0.8
     campaign.close()
     with Campaign.open(address) as again:  # no refit, the same numbers

@@ -40,7 +40,7 @@ def test_the_story_in_numbers(campaign):
         model, rows = campaign._loaded(session.model(1)), session.measurements()
     new = [row for row in rows if row.tell == 2]
     said = model.predict(np.array([row.candidate for row in new]))
-    by_hand = np.sqrt(np.mean((np.array([row.value for row in new]) - said.mean) ** 2))
+    by_hand = np.sqrt(np.mean((np.array([row.value for row in new]) - said.mean.numpy()) ** 2))
     assert story.rounds[0].held_out == pytest.approx(by_hand)
     assert [b.name for b in story.noise.batches] == ["d0", "d1", "d2"]
     assert story.noise.batches[1].shift > story.noise.batches[2].shift

@@ -8,7 +8,7 @@ import getpass
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -272,7 +272,7 @@ class Campaign:
         """The model of this moment's measurements: kept by whoever fitted it first."""
         from aicau.choice import round_key
         from aicau.measured import Measured
-        from aicau.model import Model, fit
+        from aicau.model import fit
 
         if self._model is not None and self._model[0] == moment.basis:
             return self._model[1]
@@ -285,7 +285,7 @@ class Campaign:
 
             key = round_key(self.settings["seed"], moment.round)
             model = fit(self._features(), Measured.of(moment.rows), key, self.strategy, self.task)
-            model = Model(model.x, model.ensemble, model.estimate, model.info | {"basis": moment.basis})
+            model = replace(model, info=model.info | {"basis": moment.basis})
             tensors, info = model.state()
             blob = save(tensors)
             with self.store.writing() as session:
@@ -308,25 +308,31 @@ class Campaign:
         return [self._loaded(row) for row in rows]
 
     def predictions(self) -> Iterator[pa.Table]:
-        """`predict` as a stream of Arrow tables."""
-        with self.store.reading() as session:
-            moment = Moment.read(session)
-        if not moment.rows:
-            raise InputError("nothing was measured yet, so there is nothing to predict from; tell some results first")
-        whole = self._fitted(moment).predict().columns()
-        id = self.settings["id"]
-        whole = {f"aicau_{name}" if name == id else name: column for name, column in whole.items()}
+        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
+        model, id = self._current(), self.settings["id"]
         with self.store.reading() as session:
             parts = session.ids()
         start = 0
         for part in parts:
             ids = candidates.unpack(part).column(0)
-            stop = start + len(ids)
-            yield pa.table({id: ids, **{k: pa.array(v[start:stop]) for k, v in whole.items()}})
-            start = stop
+            columns = model.predict(np.arange(start, start + len(ids))).columns()
+            yield pa.table({id: ids, **{f"aicau_{k}" if k == id else k: pa.array(v) for k, v in columns.items()}})
+            start += len(ids)
+
+    def note(self) -> str:
+        """What must be known about the predictions, in words: after a few results they are not debiased yet."""
+        return self._current().note
+
+    def _current(self) -> "Model":
+        with self.store.reading() as session:
+            moment = Moment.read(session)
+        if not moment.rows:
+            raise InputError("nothing was measured yet, so there is nothing to predict from; tell some results first")
+        return self._fitted(moment)
 
     def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
-        """Mean, 95% interval for a new measurement, epistemic and aleatoric variance and bias of every candidate.
+        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
+        the expected squared error of a network: epistemic, bias, aleatoric. `note` says where the mean is not debiased.
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.

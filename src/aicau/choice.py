@@ -69,7 +69,7 @@ def choose(
     chosen = strategy.choose(view, m, scores, FIRST_CHANGE)[0][0]
     near = _distances(x, marked, chosen).tolist()
     reasons = _reasons(strategy, view, scores, near)
-    prediction = _nothing(moment.rows) if model is None else model.predict()
+    prediction = _nothing(moment.rows) if model is None else model.predict(chosen.numpy())
     free = 0 if model is None else int(model.info["noise_freedom"])
     doubt, own = doubts(view) if isinstance(strategy.batching, Spread) else (None, None)
     picks = []
@@ -79,7 +79,7 @@ def choose(
             doubt[0, at] = measured_once(doubt[0, at], own[0, at])
         reason = reasons[i] if worth is None else "a point known already"
         rows = known.get(at, [])
-        picks.append(explain(at, near[i], reason, int(counts[at]), rows, prediction, free, strategy, worth))
+        picks.append(explain(at, i, near[i], reason, int(counts[at]), rows, prediction, free, strategy, worth))
         counts[at] += 1
     return picks
 

@@ -27,6 +27,7 @@ from aicau import bregman
 from aicau.acquisition import terms
 from aicau.bias import Belief
 from aicau.ensembles.mlp import FittedMLP
+from aicau.prediction import PARTS
 from aicau.task import Task
 
 ROWS = 100_000  # predicted at a time
@@ -56,8 +57,8 @@ class CountPrediction:
     """The expected count, the 95% interval of a new one, and the parts of the expected Poisson divergence."""
 
     mean: NDArray[np.float64]  # (n,), like all
-    low: NDArray[np.int64]
-    high: NDArray[np.int64]
+    new_low: NDArray[np.int64]
+    new_high: NDArray[np.int64]
     variance: NDArray[np.float64]  # of a new count
     epistemic: NDArray[np.float64]
     bias: NDArray[np.float64]
@@ -65,11 +66,11 @@ class CountPrediction:
 
     def columns(self) -> dict[str, NDArray[Any]]:
         """By their names in a table."""
-        return {"mean": self.mean, "low": self.low, "high": self.high, **parts_of(self)}
+        return {"mean": self.mean, "new_low": self.new_low, "new_high": self.new_high, **parts_of(self)}
 
 
 def parts_of(said: ClassPrediction | CountPrediction) -> dict[str, NDArray[Any]]:
-    return {name: getattr(said, name) for name in ("epistemic", "bias", "aleatoric")}
+    return {name: getattr(said, name) for name in PARTS}
 
 
 def task_of(info: dict[str, Any]) -> Task:

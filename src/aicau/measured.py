@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aicau import noise
 from aicau.observations import Observations
+from aicau.runs import threads
 
 MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
 SHIFT_ROWS = 800  # that batch effects are learned on: a cubic cost
@@ -49,16 +50,21 @@ class Measured:
         The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: a batch is known from some of its
         rows. Rows without a batch keep their value.
         """
-        if self.batch is None or len(np.unique(self.batch[self.batch >= 0])) < 2:
+        if self.batch is None or self.batches() < 2:
             return self, 0.0
         known = np.flatnonzero(self.batch >= 0)
         some = known[np.linspace(0, len(known) - 1, min(len(known), SHIFT_ROWS)).astype(int)]
         rows = x[torch.from_numpy(self.index[some])].double()[None]
         y, batch, count = (torch.from_numpy(a[some])[None] for a in (self.y, self.batch, self.count))
-        fitted = noise.fit(rows, y, batch, count, fades=False)
+        with threads(1):
+            fitted = noise.fit(rows, y, batch, count, fades=False)
         shift = np.zeros(int(self.batch.max()) + 1)
         shift[self.batch[some]] = fitted.shift[0].numpy()  # all rows of a batch have the same
         return replace(self, y=self.y - np.where(self.batch >= 0, shift[self.batch], 0.0)), float(fitted.shared[0])
+
+    def batches(self) -> int:
+        """How many there are; at least one."""
+        return 1 if self.batch is None else max(1, len(np.unique(self.batch[self.batch >= 0])))
 
     def observations(self) -> Observations:  # (1, l')
         """One row per value behind a mean, for the estimators."""

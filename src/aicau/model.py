@@ -3,17 +3,16 @@
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | F_k | `predictions` | (K, n) | members over the pool, in units of the standardised target |
-| σ²_F | `epistemic` | (n,) | variance over members |
-| δ | `bias` | (n,) | estimated μ_F − μ_Y |
-| σ²_Y | `aleatoric` | (n,) | variance of one measurement, the shift of its batch included |
-| τ | | (n,) | σ²_F + δ² + σ²_Y: the expected squared error against one new measurement |
+| Δ̂ | `estimate` | (n, n) | the cobias that the strategy chooses by |
+| m, C | `correction` | | the bias that predictions have taken out, and what is left of it (`aicau.prediction`) |
 
 `fit` computes, `Model` holds what was computed, `state` and `load` carry it through a store. Points are trained on by
-their mean, so that no replicate of a point is in the training folds of the member that is tested on it.
+their mean, so that no replicate of a point is in the training folds of the member that is tested on it. Where the
+strategy's estimator is `posterior`, Δ̂ = m mᵀ + C: what chooses is what predicts.
 """
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,37 +22,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import decomposition, discrete, discrete_fit
-from aicau.bias import Belief, Direct, Evidence
+from aicau.bias import Belief, Correction, Direct, Evidence, Posterior
 from aicau.discrete import ClassPrediction, CountPrediction, forward
 from aicau.ensembles import MLP
 from aicau.ensembles.mlp import FittedMLP
 from aicau.errors import InputError, StoreError
 from aicau.kernels import MLPSettings
-from aicau.measured import Measured
+from aicau.measured import MOST_REPEATS, Measured
 from aicau.observations import Observations
 from aicau.omega import Cobias, Omega
+from aicau.prediction import PARTS, Prediction, debiased, quantile, uncorrected
+from aicau.runs import threads, threads_for
 from aicau.strategy import Strategy
 from aicau.task import VALUES, Task
 
-FORMAT = 1  # of `state`
-MOST_EVIDENCE = 1500  # measurements that an estimate of the bias sees one by one
-NORMAL_95 = 1.959964
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """In the target's own units: `epistemic` and `aleatoric` are variances, `bias` is a difference."""
-
-    mean: NDArray[np.float64]  # (n,)
-    low: NDArray[np.float64]  # (n,) 95% interval for one new measurement
-    high: NDArray[np.float64]  # (n,)
-    epistemic: NDArray[np.float64]  # (n,)
-    bias: NDArray[np.float64]  # (n,)
-    aleatoric: NDArray[np.float64]  # (n,)
-
-    def columns(self) -> dict[str, NDArray[Any]]:
-        """By their names in a table."""
-        return vars(self)
+FORMAT = 2  # of `state`; 1 had no correction
+LEVEL = 0.95  # of intervals
+LEAST = 5  # measured candidates from which the bias is taken out: as many as there are folds
+MOST_EVIDENCE = 1500  # measurements that the correction sees one by one: its cost is cubic
+MOST_SHOWN = 4096  # candidates behind averages over the pool
 
 
 @dataclass(frozen=True)
@@ -64,6 +51,7 @@ class Model:
     ensemble: FittedMLP
     estimate: Omega | Belief  # of the bias: (1, n, r) in units of the standardised target; a belief for the others
     info: dict[str, Any]  # shift, scale, noise, width, and figures for the report
+    correction: Correction | None = None  # of values, where enough was measured; in units of the standardised target
 
     @cached_property
     def predictions(self) -> Tensor:  # (1, K, n)
@@ -73,33 +61,40 @@ class Model:
     def task(self) -> Task:
         return discrete.task_of(self.info) if "task" in self.info else VALUES
 
-    @cached_property
-    def bias(self) -> Tensor:  # (n,)
-        """δ̂ with its sign where Δ̂ has rank one, else its size."""
-        assert isinstance(self.estimate, Omega)
-        if self.estimate.factor.shape[-1] == 1 and self.estimate.extra is None:
-            return self.estimate.factor[0, :, 0]
-        return self.estimate.diagonal()[0].clamp_min(0).sqrt()
+    @property
+    def note(self) -> str:
+        """What must be known about the predictions; empty where nothing must."""
+        if self.task != VALUES or self.correction is not None:
+            return ""
+        points, words = self.info["points"], "the mean is the ensemble's, and its bias is not taken out"
+        if points >= LEAST:
+            return f"{words}: the model was kept by an earlier version; after the next results it will be"
+        return f"{words}: that needs {LEAST} measured candidates, and there are {points}"
 
-    def predict(self, index: NDArray[np.int64] | None = None) -> Prediction | ClassPrediction | CountPrediction:
-        """Every candidate, or some of them."""
+    def predict(
+        self, index: NDArray[np.int64] | None = None, level: float = LEVEL
+    ) -> Prediction | ClassPrediction | CountPrediction:
+        """Every candidate, or some of them; in the target's own units."""
         some = slice(None) if index is None else torch.from_numpy(index)
         members = self.predictions if index is None else forward(self.ensemble, self.x[some])
         if isinstance(self.estimate, Belief):
             return discrete.predict(members, discrete.at(self.estimate, some), self.info)
-        return self._values(members, some)
+        with threads_for(self.x.shape[0]):
+            said = self._values(members[0], some, level)
+        return said.in_units(self.info["shift"], self.info["scale"])
 
-    def _values(self, members: Tensor, some: Any) -> Prediction:
-        scale, own = float(self.info["scale"]), float(self.info["noise"])
-        mean = decomposition.mean(members)[0].double().numpy() * scale + self.info["shift"]
-        epistemic = decomposition.epistemic(members)[0].double().numpy() * scale**2
-        bias = self.bias[some].double().numpy() * scale
-        # The next measurement comes with a batch of its own, whose shift the errors behind `width` do not have.
-        shared = float(self.info["batch_variance"])
-        aleatoric = np.full_like(mean, own * scale**2 + shared)
-        within = epistemic + bias**2 + own * scale**2
-        half = NORMAL_95 * np.sqrt(self.info["width"] ** 2 * within + shared)
-        return Prediction(mean, mean - half, mean + half, epistemic, bias, aleatoric)
+    def _values(self, members: Tensor, some: Any, level: float) -> Prediction:  # (K, n)
+        # The next measurement comes with a batch of its own, whose shift was taken out of those that were fitted; and
+        # what the shifts of those have in common nobody can tell from the truth.
+        shared = float(self.info["batch_variance"]) / float(self.info["scale"]) ** 2
+        if self.correction is None:
+            assert isinstance(self.estimate, Omega)
+            bias = self.estimate.diagonal()[0, some].clamp_min(0).double()
+            return uncorrected(members, bias, self.info["noise"], shared, self.info["width"], level)
+        ensemble = decomposition.mean(members).double()
+        bias, unknown, own = (part[0] for part in self.correction.at(self.x[some], ensemble[None]))
+        unknown = unknown + shared / self.info["batches"]
+        return debiased(members, bias, unknown, own + shared, quantile(self.correction.left_out[0], level))
 
     def state(self) -> tuple[dict[str, Tensor], str]:
         """Tensors for safetensors, and the rest as JSON."""
@@ -109,22 +104,29 @@ class Model:
             "epochs": self.ensemble.epochs,
             **_packed(self.estimate),
         }
-        settings = asdict(self.ensemble.settings)
-        words = json.dumps({"format": FORMAT, "ensemble": settings, **self.info}, sort_keys=True, allow_nan=False)
+        kept = {"format": FORMAT, "ensemble": asdict(self.ensemble.settings), **self.info}
+        if self.correction is not None:
+            tensors |= {CORRECTION + name: part for name, part in self.correction.state().items()}
+            kept["correction"] = self.correction.words()
+        words = json.dumps(kept, sort_keys=True, allow_nan=False)
         return {name: tensor.contiguous() for name, tensor in tensors.items()}, words
 
     @classmethod
     def load(cls, tensors: dict[str, Tensor], words: str, x: Tensor) -> "Model":
         """What `state` gave, over the same pool."""
         info = json.loads(words)
-        if info.pop("format") != FORMAT:
+        if info.pop("format") not in (1, FORMAT):
             raise StoreError("this model was kept by another version of aicau; ask again to fit a new one")
         settings = info.pop("ensemble")
         settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
         fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
-        return cls(x, fitted, _unpacked(tensors), info)
+        own = {k.removeprefix(CORRECTION): v for k, v in tensors.items() if k.startswith(CORRECTION)}
+        with threads(1):  # as it was fitted
+            correction = Correction.load(own, **info.pop("correction")) if own else None
+        return cls(x, fitted, _unpacked(tensors), info, correction)
 
 
+CORRECTION = "correction."
 COBIAS = {name: f"cobias.{name}" for name in ("factor", "signs", "extra", "doubt", "noise")}
 BELIEF = {name: f"belief.{name}" for name in ("mean", "factor", "rest")}
 
@@ -146,14 +148,13 @@ def fit(
     strategy: Strategy,
     task: str = "regression",
 ) -> Model:
-    """F_k on means with batch effects taken out; bias by the strategy's own estimator (or `direct`); pooled noise."""
+    """F_k on means with batch effects taken out; Δ̂ by the strategy's own estimator (or `direct`); the correction."""
     if not len(measured.y):
         raise InputError("nothing was measured yet, so there is no model; tell some results first")
     if task != "regression":
         return Model(x, *discrete_fit.fit(x, measured, keys, strategy, task))
     measured, shared = measured.corrected(x)
-    observations = measured.observations()
-    seen = observations.collapse()
+    seen = measured.observations().collapse()
     kept = seen.valid[0]
     index, means = seen.index[0][kept], seen.mean[0][kept]
     shift = float(means.mean())
@@ -162,37 +163,73 @@ def fit(
     targets = (means - shift) / scale
     fitted = MLP().fit(x[index][None], targets[None], keys)
     predictions = forward(fitted, x)
-    if observations.rows > MOST_EVIDENCE:  # the cost of an estimate is cubic in its rows: then one mean per point
-        standard, unseen = Observations(index[None], targets[None], torch.zeros(len(index)).long()), fitted.unseen
-    else:
-        values = (observations.y - shift) / scale
-        standard = Observations(observations.index, values, observations.round)
-        unseen = fitted.unseen[..., torch.searchsorted(index, observations.index[0])]
     estimator = strategy.bias if strategy.bias is not None else Direct()
-    cobias = estimator.estimate(Evidence(x, standard, predictions, keys, unseen))
+    one_each = Evidence(x, _rows(index, targets), predictions, keys, fitted.unseen)
+    told, counts = _told(one_each, seen.count[:, kept], measured, shift, scale)
+    process = estimator if isinstance(estimator, Posterior) else Posterior()
+    correction = process.correction(told, counts)
+    if isinstance(estimator, Posterior):
+        estimate: Omega = estimator.cobias(correction, x, decomposition.mean(predictions))
+    else:
+        estimate = estimator.estimate(one_each)
     variance, freedom = measured.replicate_variance()
-    own = variance / scale**2
-    # The squared error of a member on a point it did not see estimates τ (Eq. bvt): it sets the width of intervals.
-    at = predictions[0][:, index]
-    unseen = fitted.unseen[0].to(at)
-    errors = ((at - targets.float()) * unseen).sum(0) / unseen.sum(0).clamp_min(1)
-    tested = unseen.sum(0) > 0
-    square = float((errors[tested] ** 2).mean()) if bool(tested.any()) else 0.0
-    epistemic, bias = decomposition.epistemic(predictions)[0], cobias.diagonal()[0].clamp_min(0)
-    expected = float(epistemic[index].mean()) + float(bias.mean()) + own
-    info = {
+    info: dict[str, Any] = {
         "shift": shift,
         "scale": scale,
-        "noise": own,
+        "noise": variance / scale**2,
         "noise_freedom": freedom,
-        "width": (square / expected) ** 0.5 if square > 0 and expected > 0 else 1.0,
         "points": len(means),
         "measurements": len(measured.y),
-        "out_of_fold_rmse": square**0.5 * scale if bool(tested.any()) else None,
-        "mean_epistemic": float(epistemic.mean()) * scale**2,
-        "mean_square_bias": float(bias.mean()) * scale**2,
-        "aleatoric": variance,
         "batch_variance": shared,
+        "batches": measured.batches(),
         "strategy": strategy.name,
     }
-    return Model(x, fitted, cobias, info)
+    if len(index) >= LEAST:
+        errors = correction.process.posterior.left_out_together(told.observations.index[0])
+        square: float | None = float((errors**2).mean())
+    else:
+        square, info["width"] = _members_error(one_each, estimate, variance / scale**2)
+    info["out_of_fold_rmse"] = None if square is None else square**0.5 * scale
+    model = Model(x, fitted, estimate, info, correction if len(index) >= LEAST else None)
+    said = model.predict(np.linspace(0, len(x) - 1, min(len(x), MOST_SHOWN)).astype(np.int64))
+    names = {"epistemic": "mean_epistemic", "bias": "mean_square_bias", "aleatoric": "aleatoric"}
+    return replace(model, info=info | {names[name]: float(getattr(said, name).mean()) for name in PARTS})
+
+
+def _rows(index: Tensor, y: Tensor) -> Observations:  # (l,) both
+    return Observations(index[None], y[None], torch.zeros(len(index), dtype=torch.int64))
+
+
+def _told(
+    one_each: Evidence,  # one mean per point
+    counts: Tensor,  # (1, points)
+    measured: Measured,
+    shift: float,
+    scale: float,
+) -> tuple[Evidence, Tensor]:  # and (1, l) measurements behind each row
+    """Every row that was told, or where there are many one mean per point."""
+    if len(measured.y) > MOST_EVIDENCE:
+        return one_each, counts
+    rows = _rows(torch.from_numpy(measured.index), torch.from_numpy((measured.y - shift) / scale))
+    assert one_each.unseen is not None
+    unseen = one_each.unseen[..., torch.searchsorted(one_each.observations.index[0], rows.index[0])]
+    own = torch.from_numpy(np.minimum(measured.count, MOST_REPEATS))[None]
+    return replace(one_each, observations=rows, unseen=unseen), own
+
+
+def _members_error(evidence: Evidence, estimate: Omega, noise: float) -> tuple[float | None, float]:
+    """Mean squared error of members on points they did not see, and how much larger its root is than expected.
+
+    It estimates τ (Eq. bvt), and sets the width of intervals where the bias is not taken out.
+    """
+    index, y = evidence.observations.index[0], evidence.observations.y[0]
+    at = evidence.predictions[0][:, index]
+    assert evidence.unseen is not None
+    unseen = evidence.unseen[0].to(at)
+    tested = unseen.sum(0) > 0
+    if not bool(tested.any()):
+        return None, 1.0
+    errors = ((at - y.float()) * unseen).sum(0) / unseen.sum(0).clamp_min(1)
+    square = float((errors[tested] ** 2).mean())
+    expected = float(decomposition.epistemic(at).mean()) + float(estimate.diagonal()[0].clamp_min(0).mean()) + noise
+    return square, (square / expected) ** 0.5 if square > 0 and expected > 0 else 1.0

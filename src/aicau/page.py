@@ -1,7 +1,6 @@
 """A campaign's report as one HTML file: figures as SVG inside it, no network, no script."""
 
 import html
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,7 @@ import pandas as pd
 
 import aicau
 from aicau.errors import InputError
-from aicau.page_data import WORDS, Labels, Map, Noise, Round, Story, Words
+from aicau.page_data import WORDS, Labels, Map, Noise, Story, Words
 from aicau.page_style import STYLE
 
 
@@ -22,8 +21,8 @@ def render(story: Story) -> str:
     target, words = story.settings["target"], WORDS[story.task]
     names = () if story.labels is None else story.labels.names
     cards = [
-        _card("Learning curve", learning(story.rounds, target, words.error), _learning_words(story.rounds, words), 2),
-        _card("Where the expected error comes from", decomposition(story.rounds, target, words), DECOMPOSITION),
+        _card("Learning curve", learning(story.rounds, target, words.error), _learning_words(story, words), 2),
+        _card("Where the expected error comes from", decomposition(story.rounds, target, words), words.decomposition),
         _card("Calibration", calibration(story.calibration, words), _calibration_words(story)),
         *(_value_cards(story) if story.labels is None else _label_cards(story.labels, story.settings["batch"])),
         _card("Map of the candidates", map_of_candidates(story.map, target, names), _map_words(story.map), 2),
@@ -52,12 +51,6 @@ aicau {aicau.__version__}</p>
 </body>
 </html>
 """
-
-
-DECOMPOSITION = (
-    "Averages over all candidates. Epistemic: the members of the ensemble disagree. Bias: all of them are off in the"
-    " same direction, as far as measured points tell. Noise: what repeating a measurement would change."
-)
 
 
 def _text(value: Any) -> str:
@@ -121,16 +114,17 @@ def _label_cards(labels: Labels, batch: str | None) -> list[str]:
     ]
 
 
-def _learning_words(rounds: Sequence[Round], words: Words) -> str:
-    if not rounds:
+def _learning_words(story: Story, words: Words) -> str:
+    if not story.rounds:
         return "The first results give the first point."
-    both = (
-        "Out of fold: each member on the points it was not trained on. Held out: the model of a round on what was"
-        " measured next, before it saw it; those points were chosen where it is least sure."
+    last = story.rounds[-1]
+    held = (
+        "Held out: the model of a round on what was measured next, before it saw it; those points were chosen where it"
+        " is least sure."
     )
-    last = rounds[-1]
     now = f"Now: {_number(last.out_of_fold)} out of fold with {last.measurements} measurements."
-    return f"{words.learning} {both} {now}"
+    note = f" {_text(story.note[0].upper() + story.note[1:])}." if story.note else ""
+    return f"{words.learning} {words.out_of_fold} {held} {now}{note}"
 
 
 def _calibration_words(story: Story) -> str:

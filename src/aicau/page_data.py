@@ -79,6 +79,7 @@ class Story:
     batch_round: int | None
     states: list[str]
     labels: Labels | None = None
+    note: str = ""  # about the predictions
 
     @property
     def task(self) -> str:
@@ -93,24 +94,36 @@ class Words:
     parts: str  # what the three parts add up to
     bias: str
     learning: str
+    out_of_fold: str
+    decomposition: str
     calibration: str  # what share is drawn against the stated probability
     note: str  # below the last batch
 
 
+MEMBERS = "Out of fold: each member on the points it was not trained on."
+PARTS = (
+    "Averages over candidates. Epistemic: the members of the ensemble disagree. Bias: all of them are off in the same"
+    " direction, as far as measured points tell. Noise: what repeating a measurement would change."
+)
 WORDS = {
     "regression": Words(
         "RMSE",
         "expected squared error",
         "bias²",
         "Root mean squared error against measurements, so noise is in it.",
+        "Out of fold: each measurement, predicted without those of its candidate.",
+        f"{PARTS} Together they are the expected error of one member; predictions are means of them with the estimated"
+        " bias taken out.",
         "share inside the interval",
-        "epistemic and aleatoric are variances and bias is a difference, in the units of the target.",
+        "epistemic, bias and aleatoric are parts of the expected squared error of a network.",
     ),
     "classification": Words(
         "log loss",
         "expected log loss",
         "bias",
         "Log loss of the calibrated probabilities against labels, so the randomness of labels is in it.",
+        MEMBERS,
+        PARTS,
         "share of labels that said so",
         "epistemic, bias and aleatoric are parts of the expected log loss.",
     ),
@@ -119,6 +132,8 @@ WORDS = {
         "expected Poisson divergence",
         "bias",
         "Poisson divergence (half the deviance) of counts, so their scatter is in it.",
+        MEMBERS,
+        PARTS,
         "share inside the interval",
         "epistemic, bias and aleatoric are parts of the expected Poisson divergence, half the deviance.",
     ),

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
 
 from aicau import bregman, discrete
 from aicau.campaign import Campaign
@@ -57,6 +56,7 @@ def tell_story(campaign: Campaign) -> Story:
         batch_round=None if last is None else last.round,
         states=states,
         labels=_labels(moment.rows, model) if classes else None,
+        note="" if model is None else model.note,
     )
 
 
@@ -72,7 +72,8 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
         return Held(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0), dtype=bool))
     with campaign.store.reading() as session:
         kept = session.model(basis)
-    said = campaign._loaded(kept).predict(np.array([row.candidate for row in new], dtype=np.int64))
+    model, index = campaign._loaded(kept), np.array([row.candidate for row in new], dtype=np.int64)
+    said = model.predict(index)
     if isinstance(said, ClassPrediction):
         true = np.array([[row.label == label for label in said.labels] for row in new])
         given = np.where(true.any(-1), (said.probability * true).sum(-1), LEAST)
@@ -83,9 +84,9 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
         ends = [discrete.interval(said.mean, said.variance, float(level)) for level in LEVELS]
         true = np.stack([(low <= y) & (y <= high) for low, high in ends], -1)
         return Held(bregman.divergence("poisson", y[:, None], said.mean[:, None]).numpy(), stated, true)
-    half = np.maximum((said.high - said.low) / 2, 1e-300) / stats.norm.ppf(0.975)
-    inside = (np.abs(y - said.mean) / half)[:, None] <= stats.norm.ppf(0.5 + LEVELS / 2)
-    return Held((y - said.mean) ** 2, stated, inside)
+    stages = [model.predict(index, float(level)).columns() for level in LEVELS]
+    inside = np.stack([(one["new_low"] <= y) & (y <= one["new_high"]) for one in stages], -1)
+    return Held((y - said.mean.numpy()) ** 2, stated, inside)
 
 
 def _round(round: int, info: dict[str, Any], held: Held) -> Round:
@@ -151,7 +152,7 @@ def _noise(rows: Sequence[Any], model: Model) -> Noise:
     measured = Measured.of(rows)
     said = model.predict(measured.index)
     assert not isinstance(said, ClassPrediction)
-    residual = measured.y - said.mean
+    residual = measured.y - said.columns()["mean"]
     batches: dict[str, list[int]] = {}
     for at, row in enumerate(rows):
         if row.batch is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aicau.discrete import ClassPrediction, CountPrediction
-from aicau.model import Prediction
+from aicau.prediction import PARTS, Prediction
 from aicau.strategy import Strategy
 
 Numbers = dict[str, float | int | str | None]
@@ -25,11 +25,12 @@ class Pick:
 
 def explain(
     at: int,
+    place: int,  # in the batch
     distance: float,
     reason: str,
     count: int,  # measurements so far, those earlier in this batch included
     known: Sequence[Any],  # measurements of it so far, as rows of a store
-    prediction: Prediction | ClassPrediction | CountPrediction | str,  # or why there is none yet
+    prediction: Prediction | ClassPrediction | CountPrediction | str,  # of the batch; or why there is none yet
     free: int,  # degrees of freedom behind the noise
     strategy: Strategy,
     worth: float | None,  # squared distance that the doubt about a known point is worth, where the batching weighs it
@@ -40,21 +41,20 @@ def explain(
         words = reason if math.isfinite(distance) else "the first point, nearest to the centre of the candidates"
         return Pick(at, count + 1, f"space-filling, {prediction}: {words}", numbers)
     if not isinstance(prediction, Prediction):
-        return _discrete(at, reason, count, known, prediction, free, strategy, numbers)
-    epistemic, bias, noise = (float(v[at]) for v in (prediction.epistemic, prediction.bias, prediction.aleatoric))
-    total = epistemic + bias**2 + noise
-    shares = [part / total if total > 0 else 0.0 for part in (epistemic, bias**2, noise)]
-    numbers |= {
-        "prediction": float(prediction.mean[at]),
-        "epistemic": epistemic,
-        "bias": bias,
-        "aleatoric": noise,
-        **dict(zip(("epistemic_share", "bias_share", "aleatoric_share"), shares, strict=True)),
-    }
-    noise_words = f"noise (sd {math.sqrt(noise):.3g})" if free else "noise (unknown: nothing was measured twice)"
+        return _discrete(at, place, reason, count, known, prediction, free, strategy, numbers)
+    said = {name: float(column[place]) for name, column in prediction.columns().items()}
+    parts = {name: said[name] for name in PARTS}
+    total, noise = sum(parts.values()), parts["aleatoric"]
+    shares = {name: part / total if total > 0 else 0.0 for name, part in parts.items()}
+    taken = said["ensemble"] - said["mean"]
+    numbers |= {"prediction": said["mean"], "new_low": said["new_low"], "new_high": said["new_high"]}
+    numbers |= {**parts, "taken_out": taken, **{f"{name}_share": share for name, share in shares.items()}}
+    noise_words = f"noise (sd {math.sqrt(noise):.3g})" if free else "noise (a guess: nothing was measured twice)"
+    bias_words = f"bias ({taken:+.3g} is taken out)" if taken else "bias (not taken out)"
     words = (
-        f"{strategy.name}: {reason}; expected error {math.sqrt(total):.3g}, of which {shares[0]:.0%} epistemic"
-        f" (sd {math.sqrt(epistemic):.3g}), {shares[1]:.0%} bias ({bias:+.3g}), {shares[2]:.0%} {noise_words}"
+        f"{strategy.name}: {reason}; predicted {said['mean']:.3g} ({said['new_low']:.3g} to {said['new_high']:.3g}),"
+        f" expected error of a network {math.sqrt(total):.3g}, of which {shares['epistemic']:.0%} epistemic,"
+        f" {shares['bias']:.0%} {bias_words}, {shares['aleatoric']:.0%} {noise_words}"
     )
     if count == 0:
         return Pick(at, 1, words, numbers)
@@ -73,6 +73,7 @@ def explain(
 
 def _discrete(
     at: int,
+    place: int,
     reason: str,
     count: int,
     known: Sequence[Any],
@@ -82,19 +83,19 @@ def _discrete(
     numbers: Numbers,
 ) -> Pick:
     """The same for labels and counts, whose parts are divergences and add up as they are."""
-    parts = {name: float(getattr(prediction, name)[at]) for name in ("epistemic", "bias", "aleatoric")}
+    parts = {name: float(getattr(prediction, name)[place]) for name in PARTS}
     total = sum(parts.values())
     shares = {name: part / total if total > 0 else 0.0 for name, part in parts.items()}
     numbers |= {**parts, **{f"{name}_share": share for name, share in shares.items()}}
     if isinstance(prediction, ClassPrediction):
-        best = int(prediction.probability[at].argmax())
-        chance = float(prediction.probability[at, best])
+        best = int(prediction.probability[place].argmax())
+        chance = float(prediction.probability[place, best])
         numbers |= {"prediction": prediction.labels[best], "probability": chance}
         said, error = f"predicted {prediction.labels[best]!r} ({chance:.0%})", "log loss"
     else:
-        low, high = int(prediction.low[at]), int(prediction.high[at])
-        numbers |= {"prediction": float(prediction.mean[at]), "low": low, "high": high}
-        said, error = f"predicted count {prediction.mean[at]:.3g} ({low} to {high})", "Poisson divergence"
+        low, high = int(prediction.new_low[place]), int(prediction.new_high[place])
+        numbers |= {"prediction": float(prediction.mean[place]), "new_low": low, "new_high": high}
+        said, error = f"predicted count {prediction.mean[place]:.3g} ({low} to {high})", "Poisson divergence"
     noise = "noise" if free else "noise (a guess: nothing was measured twice)"
     words = (
         f"{strategy.name}: {reason}; {said}, expected {error} {total:.3g}, of which {shares['epistemic']:.0%}"

@@ -150,7 +150,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
     as_json: Json = False,
 ) -> None:
-    """Predict every candidate: mean and 95% interval, or the probability of every class; epistemic, bias, aleatoric.
+    """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
 
     Example: aicau predict screen.db --out predictions.csv
     """
@@ -158,10 +158,15 @@ def predict(
     from aicau.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
+        note = opened.note()
         if out is not None:
             written(out, lambda: opened.predict(out))
-            say(as_json, {"path": str(out), "candidates": opened.n}, f"{out}: {opened.n:,} candidates")
-        elif as_json:
+            words = f"{out}: {opened.n:,} candidates" + (f"\n{note}" if note else "")
+            say(as_json, {"path": str(out), "candidates": opened.n, "note": note}, words)
+            return
+        if note:
+            print(note, file=sys.stderr)
+        if as_json:
             for at, table in enumerate(opened.predictions()):
                 words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
                 print(("[" if at == 0 else ", ") + words, end="")

@@ -1,0 +1,128 @@
+"""What a campaign predicts for values: nearer to the truth than its networks, intervals that hold, chunk by chunk."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from aicau import Campaign, candidates
+from aicau.cli.app import app
+from aicau.model import Model
+from aicau.prediction import COLUMNS
+
+ROOT = Path(__file__).parents[1]
+NOISE, SHIFT = 0.15, 0.3
+
+
+def pool(n=300):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame({"id": [f"c{i}" for i in range(n)], "a": rng.random(n), "b": rng.random(n)})
+
+
+def truth(rows):
+    return (np.sin(5 * rows.a) + np.cos(4 * rows.b) * rows.a).to_numpy()
+
+
+def measure(rng, plate, name):
+    """Two wells of each candidate; everything on a plate is shifted together."""
+    rows = pd.concat([plate, plate], ignore_index=True)
+    y = truth(rows) + SHIFT * rng.normal() + NOISE * rng.normal(size=len(rows))
+    return pd.DataFrame({"id": rows["id"], "y": y, "plate": name})
+
+
+def simulate(path, seed, strategy="default", rounds=4, most=12):
+    rng = np.random.default_rng(seed)
+    campaign = Campaign.create(path, pool(), target="y", batch="plate", strategy=strategy, seed=seed)
+    for number in range(rounds):
+        campaign.tell(measure(rng, campaign.ask(most), f"p{number}"))
+    return campaign
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """Predictions of three campaigns: two by `default`, one by the strategy of large pools."""
+    folder = tmp_path_factory.mktemp("several")
+    said = []
+    for seed, strategy in enumerate(["default", "default", "pemse:direct:spread"]):
+        with simulate(folder / f"{seed}.db", seed, strategy) as campaign:
+            said.append(campaign.predict())
+    return said
+
+
+def test_they_are_closer_to_the_truth_than_the_ensemble(several):
+    ratios = []
+    for said in several:
+        # What all plates share cannot be told from the truth: compared up to one constant.
+        error, other = (np.var(said[name] - truth(pool())) for name in ("mean", "ensemble"))
+        ratios.append(error / other)
+        assert error < other
+    assert np.exp(np.log(ratios).mean()) < 0.6, ratios
+
+
+def test_intervals_hold_what_they_say(several):
+    rng = np.random.default_rng(9)
+    shares, known = [], []
+    for said in several:
+        right = truth(pool())
+        new = right + SHIFT * rng.normal(size=(200, 1)) + NOISE * rng.normal(size=(200, len(said)))
+        shares.append(np.mean((said.new_low.to_numpy() <= new) & (new <= said.new_high.to_numpy())))
+        known.append(np.mean((said.low <= right) & (right <= said.high)))
+    assert 0.8 < np.mean(shares) < 0.98, shares
+    assert np.mean(known) > 0.8, known
+
+
+def test_chunks_of_the_pool_give_the_same_numbers_and_no_chunk_sees_more(tmp_path, monkeypatch):
+    with simulate(tmp_path / "whole.db", 0, rounds=2) as campaign:
+        whole = campaign.predict()
+    monkeypatch.setattr(candidates, "CHUNK", 70)
+    sizes, predict = [], Model.predict
+
+    def watched(model, index=None, *level):
+        sizes.append(len(model.x) if index is None else len(index))
+        return predict(model, index, *level)
+
+    monkeypatch.setattr(Model, "predict", watched)
+    with simulate(tmp_path / "parts.db", 0, rounds=2) as campaign:
+        assert campaign.note() == ""  # fits
+        sizes.clear()
+        parts = campaign.predict()
+        assert sizes == [70, 70, 70, 70, 20]
+        campaign.ask(5)
+        assert sizes[5:] == [5]  # a batch is explained without a look at the whole pool
+    assert parts["id"].tolist() == whole["id"].tolist()
+    for name in COLUMNS:
+        np.testing.assert_allclose(parts[name], whole[name], rtol=1e-6, atol=1e-9, err_msg=name)
+
+
+def test_the_columns_are_those_of_the_page(several):
+    page = (ROOT / "docs" / "campaign.md").read_text()
+    section = page[page.index("## What is predicted") : page.index("## Labels and counts")]
+    named = [
+        name for row in re.findall(r"^\| (`.*?`) \|", section, re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
+    ]
+    assert named == list(COLUMNS)
+    assert several[0].columns.tolist() == ["id", *named]
+
+
+def test_a_note_where_too_little_was_measured(tmp_path):
+    path, out = str(tmp_path / "few.db"), str(tmp_path / "said.csv")
+    with Campaign.create(path, pool(30), target="y") as campaign:
+        rows = pool(30).head(4)
+        campaign.tell(pd.DataFrame({"id": rows["id"], "y": truth(rows)}))
+        assert "its bias is not taken out: that needs 5 measured candidates, and there are 4" in campaign.note()
+        assert campaign.ask(1).why[0].count("bias (not taken out)") == 1
+        assert "its bias is not taken out" in campaign.report(tmp_path / "few.html").read_text()
+    shell = CliRunner()
+    assert "not taken out" in shell.invoke(app, ["predict", path, "--out", out]).stdout
+    both = shell.invoke(app, ["predict", path, "--json"])
+    assert set(json.loads(both.stdout)[0]) == {"id", *COLUMNS}
+    assert "not taken out" in both.stderr
+    with Campaign.open(path) as campaign:
+        rows = pool(30).iloc[4:8]
+        campaign.tell(pd.DataFrame({"id": rows["id"], "y": truth(rows)}))
+    said = json.loads(shell.invoke(app, ["predict", path, "--out", out, "--json"]).stdout)
+    assert said == {"path": out, "candidates": 30, "note": ""}
