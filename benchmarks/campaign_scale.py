@@ -1,4 +1,4 @@
-"""A campaign at scale: `ask 96` on a million candidates after ten plates, and `tell` beside plain executemany.
+"""A campaign at scale: `ask 96` and `predict` on a million candidates after ten plates, `tell` beside executemany.
 
     python benchmarks/campaign_scale.py [--rows 1000000] [--features 16]
 
@@ -56,6 +56,11 @@ fitted = time.perf_counter()
 frame = c.ask(int(sys.argv[2]))
 out = {"seconds": time.perf_counter() - begin, "read": read - opened, "fit": fitted - read,
        "choose": time.perf_counter() - fitted, "ids": len(set(frame.id))}
+"""
+PREDICT = """
+begin = time.perf_counter()
+Campaign.open(sys.argv[1]).predict(sys.argv[2])
+out = {"seconds": time.perf_counter() - begin}
 """
 TELL = """
 begin = time.perf_counter()
@@ -133,6 +138,7 @@ def main() -> None:
             print(f"tell plate {plate}:", child(TELL, path, str(folder / "plate.csv")))
         print("ask 96 after ten plates:", child(ASK, path, "96"))
         print("ask 96 again, model kept:", child(ASK, path, "96"))
+        print("predict:", child(PREDICT, path, str(folder / "said.parquet")))
 
 
 if __name__ == "__main__":
