@@ -1,10 +1,12 @@
-"""An ensemble for real life: each round the model that predicts left-out measurements best, shrunk where none is good.
+"""An ensemble for real life: the mean of several models, weighed by left-out errors, shrunk where they are not good.
 
 Candidates are the paper's networks, networks on standardised features and targets with weight decay, a Gaussian process
-and, where scikit-learn is there, a forest. All are judged on the same rows: networks and forests by the members that
-never saw a row, the process by fits without the row's fold. What is chosen predicts c + s (f − c), c the mean of the
-targets and s between 0 and 1 the factor with the smallest left-out error, less its standard error: where nothing
-clearly beats the mean, s is near 0.
+and, where scikit-learn is there, a forest. Each round all are judged on the same rows, by the members that never saw a
+row, and weigh as the inverse squares of their left-out mean squared errors. Predicted is c + s(x) Σ_j w_j (f_j − c), c
+the mean of the targets. Far from the measurements s is the factor with the smallest left-out error, plus its standard
+error, at most 1; it rises to 1 at a measured point. Left-out errors shrink too much rather than too little: a left-out
+row is predicted by one member of each candidate, lies farther from the data than most of the pool does, and says
+nothing about the points of the pool that were measured (docs/comparison.md has figures).
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +23,11 @@ from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import FittedProcess, Process, centre_and_spread
 from aicau.errors import InputError
 from aicau.kernels import MLPSettings
+from aicau.runs import by_run
+
+POWER = 2  # of the inverse errors that candidates are weighed by
+REACH = 0.5  # of a measurement, in distances between neighbouring measured points
+CELLS = 10**7  # distances held at once
 
 
 @dataclass(frozen=True)
@@ -59,41 +66,79 @@ class Scaled:
 
 
 @dataclass(frozen=True)
+class Nearness:
+    """How near points are to the nearest measured one, in standardised features: exp(−½ (d/reach)²)."""
+
+    rows: Tensor  # (..., l, d) standardised
+    shift: Tensor  # (..., d)
+    scale: Tensor  # (..., d)
+    reach: Tensor  # (...)
+
+    @classmethod
+    def of(cls, x: Tensor) -> "Nearness":  # (..., l, d)
+        shift, scale = centre_and_spread(x.double())
+        rows = (x.double() - shift[..., None, :]) / scale[..., None, :]
+
+        def reach(some: Tensor) -> tuple[Tensor]:  # (runs, l, d)
+            apart = torch.cdist(some, some, compute_mode="donot_use_mm_for_euclid_dist")
+            nearest = torch.where(apart > 0, apart, torch.inf).amin(-1).median(-1).values
+            return (torch.where(torch.isinf(nearest), 0.0, REACH * nearest).clamp_min(1e-9),)
+
+        (found,) = by_run(reach, rows.flatten(0, -3))
+        return cls(rows, shift, scale, found.reshape(x.shape[:-2]))
+
+    def at(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., n)
+        def near(rows: Tensor, points: Tensor, reach: Tensor) -> tuple[Tensor]:
+            parts = points.split(max(1, CELLS // rows.shape[-2]), dim=-2)
+            nearest = torch.cat([torch.cdist(part, rows).amin(-1) for part in parts], -1)
+            return (torch.exp(-0.5 * (nearest / reach[:, None]) ** 2),)
+
+        lead = self.reach.shape
+        points = (x.double() - self.shift[..., None, :]) / self.scale[..., None, :]
+        tensors = (self.rows.flatten(0, -3), points.flatten(0, -3), self.reach.flatten())
+        (found,) = by_run(near, *tensors, points=x.shape[-2])
+        return found.reshape(*lead, -1)
+
+    def __getitem__(self, run: int | slice | list[int]) -> "Nearness":
+        return Nearness(self.rows[run], self.shift[run], self.scale[run], self.reach[run])
+
+
+@dataclass(frozen=True)
 class FittedAuto:
     candidates: tuple[Fitted, ...]
-    choice: Tensor  # (...) which candidate
+    weights: Tensor  # (..., candidates) w, sum 1
     centre: Tensor  # (...) c
-    shrink: Tensor  # (...) s
+    shrink: Tensor  # (...) s far from the measurements
+    near: Nearness
     error: Tensor  # (..., candidates) left-out mean squared error before shrinking
     names: tuple[str, ...]
 
     @property
     def unseen(self) -> Tensor:  # (..., K, l)
-        stacked = torch.stack([one.unseen.to(self.choice.device) for one in self.candidates])
-        flat = stacked.flatten(1, self.choice.ndim)
-        chosen = flat[self.choice.reshape(-1), torch.arange(flat.shape[1], device=flat.device)]
-        return chosen.reshape(stacked.shape[1:])
+        """Rows that no candidate's member k was trained on."""
+        return torch.stack([one.unseen.to(self.weights.device) for one in self.candidates]).all(0)
 
     @property
-    def chosen(self) -> list[str]:
-        """The name of each run's model, runs in order."""
-        return [self.names[i] for i in self.choice.reshape(-1).tolist()]
+    def best(self) -> list[str]:
+        """The name of the candidate that weighs most, runs in order."""
+        return [self.names[i] for i in self.weights.argmax(-1).reshape(-1).tolist()]
 
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
-        out: Tensor | None = None
-        for number, one in enumerate(self.candidates):
-            picked = self.choice == number
-            if bool(picked.any()):
-                some = one.predict(x).to(self.choice.device)
-                out = some if out is None else torch.where(picked[..., None, None], some, out)
-        assert out is not None
-        centre, shrink = self.centre[..., None, None], self.shrink[..., None, None]
-        return (centre + shrink * (out - centre)).float()
+        """Member k is the weighted mean of the candidates' members k, shrunk."""
+        centre, shrink = self.centre[..., None, None], self.shrink[..., None]
+        factor = shrink + (1 - shrink) * self.near.at(x)  # (..., n)
+        parts = (
+            weight[..., None, None] * (one.predict(x).to(weight) - centre)
+            for one, weight in zip(self.candidates, self.weights.unbind(-1), strict=True)
+        )
+        return (centre + factor[..., None, :] * sum(parts)).float()
 
     def __getitem__(self, run: int | slice | list[int]) -> "FittedAuto":
         """The ensembles of some runs (along the first leading dimension)."""
         kept = tuple(one[run] for one in self.candidates)
-        return FittedAuto(kept, self.choice[run], self.centre[run], self.shrink[run], self.error[run], self.names)
+        return FittedAuto(
+            kept, self.weights[run], self.centre[run], self.shrink[run], self.near[run], self.error[run], self.names
+        )
 
 
 @dataclass(frozen=True)
@@ -117,15 +162,16 @@ class Auto:
         fitted = tuple(CANDIDATES[name](self.members).fit(x, y, keys) for name in self.candidates)
         left_out = torch.stack([_left_out(one, x).to(y.device) for one in fitted], -2)  # (..., candidates, l)
         error = ((left_out - y[..., None, :]) ** 2).mean(-1)
-        choice = error.argmin(-1)
-        best = left_out.gather(-2, choice[..., None, None].expand(*choice.shape, 1, y.shape[-1]))[..., 0, :]
+        some = error.clamp_min(1e-300)
+        weights = (some.amin(-1, keepdim=True) / some) ** POWER
+        weights = weights / weights.sum(-1, keepdim=True)
         centre = y.double().mean(-1)
-        off, target = best - centre[..., None], y - centre[..., None]
+        off, target = (weights[..., None] * left_out).sum(-2) - centre[..., None], y - centre[..., None]
         size = (off**2).sum(-1).clamp_min(1e-300)
         slope = (off * target).sum(-1) / size
         unsure = (target - slope[..., None] * off).std(-1, correction=0) / size.sqrt()
-        shrink = (slope - unsure).clamp(0, 1)
-        return FittedAuto(fitted, choice, centre, shrink, error, tuple(self.candidates))
+        shrink = (slope + unsure).clamp(0, 1)
+        return FittedAuto(fitted, weights, centre, shrink, Nearness.of(x), error, tuple(self.candidates))
 
 
 def _left_out(fitted: Any, x: Tensor) -> Tensor:  # (..., l)

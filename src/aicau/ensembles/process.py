@@ -1,4 +1,4 @@
-"""A Gaussian process as an ensemble: its posterior mean and draws around it as members."""
+"""A Gaussian process as an ensemble: each member a draw from the process fitted to all folds but its own."""
 
 from dataclasses import dataclass
 
@@ -13,50 +13,41 @@ from aicau.streams import Purpose
 
 @dataclass(frozen=True)
 class FittedProcess:
-    posteriors: tuple[Posterior, ...]  # one per run on the CPU, one for all elsewhere
+    posteriors: tuple[Posterior, ...]  # one per run, with the K folds as its leading dimension
     keys: Tensor  # (...)
-    unseen: Tensor  # (..., K, l) nobody leaves a row out
+    unseen: Tensor  # (..., K, l)
     shift: Tensor  # (..., d)
     scale: Tensor  # (..., d)
-    members: int
     rank: int
 
     def __getitem__(self, run: int | slice | list[int]) -> "FittedProcess":
         """The ensembles of some runs (along the first leading dimension)."""
         place = torch.arange(self.keys.numel()).reshape(self.keys.shape)[run].flatten().tolist()
         kept = tuple(self.posteriors[i] for i in place)
-        return FittedProcess(
-            kept, self.keys[run], self.unseen[run], self.shift[run], self.scale[run], self.members, self.rank
-        )
+        return FittedProcess(kept, self.keys[run], self.unseen[run], self.shift[run], self.scale[run], self.rank)
 
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
-        """Members average to the posterior mean; they are one joint draw over the points asked for."""
-        lead = self.keys.shape
+        """Members average to the mean of the folds' posterior means; each is a joint draw over the points asked for."""
+        lead, members = self.keys.shape, self.unseen.shape[-2]
         points = x.double().expand(*lead, *x.shape[-2:])
         points = ((points - self.shift[..., None, :]) / self.scale[..., None, :]).reshape(-1, *x.shape[-2:])
         out = []
         for run, posterior in enumerate(self.posteriors):
-            at = points[run : run + 1]
-            mean = posterior.mean(at)
-            factor, rest = posterior.factor(at, self.rank)
+            at = points[run].expand(members, -1, -1)
+            factor, rest = posterior.factor(at, self.rank)  # (K, n, r), (K, n)
             key = streams.fold(self.keys.reshape(-1)[run : run + 1], Purpose.WEIGHTS)
-            draws = streams.normal(key, self.members, factor.shape[-1] + 1)
-            draws = (draws - draws.mean(-2, keepdim=True)) * (self.members / max(1, self.members - 1)) ** 0.5
-            low = draws[..., :-1] @ factor.mT  # (1, K, n)
-            out.append(mean[..., None, :] + low + draws[..., -1:] * rest.sqrt()[..., None, :])
-        return torch.cat(out).reshape(*lead, self.members, x.shape[-2]).float()
+            draws = streams.normal(key, members, factor.shape[-1] + 1)[0]
+            around = (factor @ draws[:, :-1, None])[..., 0] + draws[:, -1:] * rest.sqrt()
+            around = (around - around.mean(0)) * (members / max(1, members - 1)) ** 0.5
+            out.append(posterior.mean(at) + around)
+        return torch.stack(out).reshape(*lead, members, x.shape[-2]).float()
 
     def left_out(self) -> Tensor:  # (..., l)
-        """Every measurement by a process fitted without its fold, hyper-parameters and all: as networks are judged."""
-        apart = fold_membership(self.keys, self.members, self.unseen.shape[-1])
-        apart = apart.reshape(-1, *apart.shape[-2:])  # (runs, K, l)
-        out = []
-        for posterior, folds in zip(self.posteriors, apart, strict=True):
-            x, y = posterior.rows.x, posterior.rows.y * posterior.scale[..., None] + posterior.shift[..., None]
-            parts = [noise.fit(x, y, valid=~fold[None]).posterior.mean(x) for fold in folds]
-            own = torch.cat(parts) * folds
-            out.append(own.sum(0) / folds.sum(0).clamp_min(1))
-        return torch.stack(out).reshape(*self.keys.shape, -1)
+        """Every measurement by the mean of the process that did not see it (of all where everyone saw it)."""
+        apart = self.unseen.reshape(-1, *self.unseen.shape[-2:]).double()  # (runs, K, l)
+        apart = torch.where(apart.sum(-2, keepdim=True) > 0, apart, 1.0)
+        means = torch.stack([posterior.mean(posterior.rows.x) for posterior in self.posteriors])
+        return ((means * apart).sum(-2) / apart.sum(-2)).reshape(*self.keys.shape, -1)
 
 
 @dataclass(frozen=True)
@@ -77,9 +68,13 @@ class Process:
         shift, scale = centre_and_spread(x.double())
         rows = ((x.double() - shift[..., None, :]) / scale[..., None, :]).reshape(-1, *x.shape[-2:])
         values = y.double().reshape(-1, y.shape[-1])
-        posteriors = tuple(noise.fit(rows[i : i + 1], values[i : i + 1]).posterior for i in range(len(rows)))
-        unseen = torch.zeros(*keys.shape, self.members, y.shape[-1], dtype=torch.bool, device=y.device)
-        return FittedProcess(posteriors, keys, unseen, shift, scale, self.members, self.rank)
+        unseen = fold_membership(keys, self.members, y.shape[-1])  # (..., K, l)
+        runs = zip(rows, values, unseen.reshape(-1, *unseen.shape[-2:]), strict=True)
+        posteriors = tuple(
+            noise.fit(one.expand(self.members, -1, -1), target.expand(self.members, -1), valid=~apart).posterior
+            for one, target, apart in runs
+        )
+        return FittedProcess(posteriors, keys, unseen, shift, scale, self.rank)
 
 
 def centre_and_spread(x: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, d) -> (..., d) twice
