@@ -257,6 +257,23 @@ def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
         assert batch.why_epistemic.notna().all()
 
 
+def test_a_campaign_with_another_ensemble_goes_on_where_it_was(tmp_path):
+    with create(tmp_path / "auto.db", ensemble="auto") as campaign:
+        campaign.tell(results(campaign.ask(10), "p1"))
+        batch = campaign.ask(4)
+        said = campaign.predict()
+        assert campaign.status()["ensemble"] == "auto"
+        assert all(check.ok for check in campaign.doctor())
+    with Campaign.open(tmp_path / "auto.db") as again:
+        pd.testing.assert_frame_equal(again.predict(), said)
+        again.tell(results(batch, "p2"))
+        assert len(again.ask(4)) == 4
+        again.report(tmp_path / "report.html")
+    with create(tmp_path / "paper.db") as other:
+        other.tell(results(other.ask(10), "p1"))
+        assert not np.allclose(other.predict()["mean"], said["mean"])
+
+
 def test_pending_points_push_the_next_batch_away(tmp_path):
     """On a line with both ends pending, the next point of a space-filling batch is in the middle."""
     line = pd.DataFrame({"id": [f"p{i}" for i in range(11)], "x": range(11)})
@@ -316,6 +333,8 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
     [
         ({"strategy": "pemse:perfect:spread"}, "knows the truth"),
         ({"strategy": "magic"}, "unknown acquisition 'magic'"),
+        ({"ensemble": "magic"}, "unknown ensemble 'magic'"),
+        ({"ensemble": "auto", "task": "count"}, "is for values; leave it out for count"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"id": "name"}, "has no column 'name'"),
         ({"target": "dose"}, "has a column 'dose', which is to hold the target"),

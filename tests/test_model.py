@@ -227,3 +227,17 @@ def test_what_the_shifts_of_plates_have_in_common_is_unknown():
     )
     # The plates lie 0.3 higher than the truth, and nobody can know; the interval allows for it.
     assert np.mean((truth >= said["low"]) & (truth <= said["high"])) > 0.8
+
+
+@pytest.mark.parametrize("ensemble", ["process", "auto"])
+def test_models_that_are_no_networks_keep_what_they_say_of_the_pool(fitted, ensemble):
+    x, rows, truth, _ = fitted
+    model = fit(x, rows, streams.runs(0, 1), Strategy.parse("pemse:direct:spread"), ensemble=ensemble)
+    said = model.predict()
+    assert np.mean((said.mean - truth) ** 2) < 0.1 * truth.var()
+    assert model.ensemble.unseen.sum(1).tolist() == [[1] * 40]
+    tensors, words = model.state()
+    again = Model.load(load(save(tensors)), words, x)
+    assert again.info == model.info
+    for name, value in vars(again.predict(np.array([3, 399]))).items():
+        assert np.array_equal(value, getattr(said, name)[[3, 399]]), name

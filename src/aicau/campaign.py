@@ -18,7 +18,7 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import candidates, results, tables
-from aicau.errors import InputError
+from aicau.errors import InputError, unknown
 from aicau.files import write_whole
 from aicau.store import (
     ABANDONED,
@@ -67,6 +67,7 @@ class Campaign:
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
+        ensemble: str = "paper",
     ) -> "Campaign":
         """A new campaign over a table of candidates: a CSV or Parquet file, or a DataFrame.
 
@@ -74,10 +75,16 @@ class Campaign:
         plate or a day). `id` names the column of the pool that tells candidates apart, `ignore` columns that are kept
         and handed back but are no features. Without a `strategy` it is `default`, or for more than 20,000 candidates
         the cheaper `pemse:direct:spread`. `task` says what a result is: a value (`regression`), one of some labels
-        (`classification`) or a whole number from 0 (`count`).
+        (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
+        a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
         from aicau.choice import rehearse
+        from aicau.ensembles import ENSEMBLES
 
+        if ensemble not in ENSEMBLES:
+            raise unknown("ensemble", ensemble, list(ENSEMBLES))
+        if ensemble != "paper" and task != "regression":
+            raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
         rehearse(parse_strategy("default" if strategy is None else strategy), results.check_task(task))
         if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
             raise InputError(f"seed must be a whole number; got {seed!r}")
@@ -99,6 +106,7 @@ class Campaign:
             "strategy": strategy or (LARGE_STRATEGY if sheet.rows > LARGE else "default"),
             "seed": seed,
             "task": task,
+            "ensemble": ensemble,
             "columns": columns,
             "candidates": sheet.rows,
         }
@@ -133,6 +141,11 @@ class Campaign:
     def task(self) -> str:
         """`regression`, as all campaigns were once, `classification` or `count`."""
         return str(self.settings.get("task", "regression"))
+
+    @property
+    def ensemble(self) -> str:
+        """The model of values; all campaigns had the paper's networks once."""
+        return str(self.settings.get("ensemble", "paper"))
 
     @property
     def strategy(self) -> "Strategy":
@@ -284,7 +297,7 @@ class Campaign:
             from safetensors.torch import save
 
             key = round_key(self.settings["seed"], moment.round)
-            model = fit(self._features(), Measured.of(moment.rows), key, self.strategy, self.task)
+            model = fit(self._features(), Measured.of(moment.rows), key, self.strategy, self.task, self.ensemble)
             model = replace(model, info=model.info | {"basis": moment.basis})
             tensors, info = model.state()
             blob = save(tensors)
@@ -374,6 +387,7 @@ class Campaign:
                 "task": self.task,
                 **({"classes": session.labels()} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
+                "ensemble": self.ensemble,
                 "seed": self.settings["seed"],
                 "id": self.settings["id"],
                 "target": self.settings["target"],

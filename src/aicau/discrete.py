@@ -26,7 +26,7 @@ from torch import Tensor
 from aicau import bregman
 from aicau.acquisition import terms
 from aicau.bias import Belief
-from aicau.ensembles.mlp import FittedMLP
+from aicau.ensembles import Fitted
 from aicau.prediction import PARTS
 from aicau.task import Task
 
@@ -83,7 +83,7 @@ def at(belief: Belief, some: Any) -> Belief:
     return Belief(belief.mean[:, some], None, variance[:, some])
 
 
-def forward(ensemble: FittedMLP, x: Tensor) -> Tensor:  # (n, d) -> (1, K, n[, c])
+def forward(ensemble: Fitted, x: Tensor) -> Tensor:  # (n, d) -> (1, K, n[, c])
     """Members at points, some at a time: the same bits however the model came to be here."""
     return torch.cat([ensemble.predict(part) for part in x.split(ROWS)], 2)
 

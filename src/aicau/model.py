@@ -24,7 +24,7 @@ from torch import Tensor
 from aicau import decomposition, discrete, discrete_fit
 from aicau.bias import Belief, Correction, Direct, Evidence, Posterior
 from aicau.discrete import ClassPrediction, CountPrediction, forward
-from aicau.ensembles import MLP
+from aicau.ensembles import ENSEMBLES
 from aicau.ensembles.mlp import FittedMLP
 from aicau.errors import InputError, StoreError
 from aicau.kernels import MLPSettings
@@ -44,18 +44,27 @@ MOST_SHOWN = 4096  # candidates behind averages over the pool
 
 
 @dataclass(frozen=True)
+class Kept:
+    """An ensemble that is no table of weights (a process, a forest): what it says of the pool is kept instead."""
+
+    name: str
+    members: Tensor  # (1, K, n)
+    unseen: Tensor  # (1, K, l)
+
+
+@dataclass(frozen=True)
 class Model:
     """A fitted round."""
 
     x: Tensor  # (n, d) float32, standardised
-    ensemble: FittedMLP
+    ensemble: FittedMLP | Kept
     estimate: Omega | Belief  # of the bias: (1, n, r) in units of the standardised target; a belief for the others
     info: dict[str, Any]  # shift, scale, noise, width, and figures for the report
     correction: Correction | None = None  # of values, where enough was measured; in units of the standardised target
 
     @cached_property
     def predictions(self) -> Tensor:  # (1, K, n)
-        return forward(self.ensemble, self.x)
+        return self.ensemble.members if isinstance(self.ensemble, Kept) else forward(self.ensemble, self.x)
 
     @cached_property
     def task(self) -> Task:
@@ -76,7 +85,10 @@ class Model:
     ) -> Prediction | ClassPrediction | CountPrediction:
         """Every candidate, or some of them; in the target's own units."""
         some = slice(None) if index is None else torch.from_numpy(index)
-        members = self.predictions if index is None else forward(self.ensemble, self.x[some])
+        if index is None or isinstance(self.ensemble, Kept):
+            members = self.predictions[:, :, some]
+        else:
+            members = forward(self.ensemble, self.x[some])
         if isinstance(self.estimate, Belief):
             return discrete.predict(members, discrete.at(self.estimate, some), self.info)
         with threads_for(self.x.shape[0]):
@@ -98,13 +110,14 @@ class Model:
 
     def state(self) -> tuple[dict[str, Tensor], str]:
         """Tensors for safetensors, and the rest as JSON."""
-        tensors = {
-            "parameters": self.ensemble.parameters,
-            "unseen": self.ensemble.unseen,
-            "epochs": self.ensemble.epochs,
-            **_packed(self.estimate),
-        }
-        kept = {"format": FORMAT, "ensemble": asdict(self.ensemble.settings), **self.info}
+        settings: str | dict[str, Any]
+        if isinstance(self.ensemble, Kept):
+            own, settings = {"members": self.ensemble.members}, self.ensemble.name
+        else:
+            own = {"parameters": self.ensemble.parameters, "epochs": self.ensemble.epochs}
+            settings = asdict(self.ensemble.settings)
+        tensors = {**own, "unseen": self.ensemble.unseen, **_packed(self.estimate)}
+        kept = {"format": FORMAT, "ensemble": settings, **self.info}
         if self.correction is not None:
             tensors |= {CORRECTION + name: part for name, part in self.correction.state().items()}
             kept["correction"] = self.correction.words()
@@ -118,8 +131,12 @@ class Model:
         if info.pop("format") not in (1, FORMAT):
             raise StoreError("this model was kept by another version of aicau; ask again to fit a new one")
         settings = info.pop("ensemble")
-        settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
-        fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
+        fitted: FittedMLP | Kept
+        if isinstance(settings, str):
+            fitted = Kept(settings, tensors["members"], tensors["unseen"])
+        else:
+            settings |= {name: tuple(settings[name]) for name in ("hidden", "betas")}
+            fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
         own = {k.removeprefix(CORRECTION): v for k, v in tensors.items() if k.startswith(CORRECTION)}
         with threads(1):  # as it was fitted
             correction = Correction.load(own, **info.pop("correction")) if own else None
@@ -147,6 +164,7 @@ def fit(
     keys: Tensor,  # (1,)
     strategy: Strategy,
     task: str = "regression",
+    ensemble: str = "paper",
 ) -> Model:
     """F_k on means with batch effects taken out; Δ̂ by the strategy's own estimator (or `direct`); the correction."""
     if not len(measured.y):
@@ -161,7 +179,7 @@ def fit(
     spread = float(means.std(correction=0)) if len(means) > 1 else 0.0
     scale = spread if spread > 1e-12 * max(1.0, abs(shift)) else 1.0
     targets = (means - shift) / scale
-    fitted = MLP().fit(x[index][None], targets[None], keys)
+    fitted = ENSEMBLES[ensemble]().fit(x[index][None], targets[None], keys)
     predictions = forward(fitted, x)
     estimator = strategy.bias if strategy.bias is not None else Direct()
     one_each = Evidence(x, _rows(index, targets), predictions, keys, fitted.unseen)
@@ -190,7 +208,8 @@ def fit(
     else:
         square, info["width"] = _members_error(one_each, estimate, variance / scale**2)
     info["out_of_fold_rmse"] = None if square is None else square**0.5 * scale
-    model = Model(x, fitted, estimate, info, correction if len(index) >= LEAST else None)
+    own = fitted if isinstance(fitted, FittedMLP) else Kept(ensemble, predictions, fitted.unseen)
+    model = Model(x, own, estimate, info, correction if len(index) >= LEAST else None)
     said = model.predict(np.linspace(0, len(x) - 1, min(len(x), MOST_SHOWN)).astype(np.int64))
     names = {"epistemic": "mean_epistemic", "bias": "mean_square_bias", "aleatoric": "aleatoric"}
     return replace(model, info=info | {names[name]: float(getattr(said, name).mean()) for name in PARTS})

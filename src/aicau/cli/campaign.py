@@ -28,6 +28,7 @@ def init(
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
     task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
+    ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
     author: Author = None,
@@ -39,7 +40,8 @@ def init(
     """
     from aicau.campaign import Campaign
 
-    with Campaign.create(campaign, candidates, target, batch, strategy, seed, id, ignore or [], author, task) as made:
+    columns = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    with Campaign.create(campaign, candidates, *columns) as made:
         status = made.status()
     features = ", ".join(status["features"])
     say(
