@@ -271,7 +271,7 @@ def test_a_campaign_with_another_ensemble_goes_on_where_it_was(tmp_path):
         again.report(tmp_path / "report.html")
     with create(tmp_path / "paper.db") as other:
         other.tell(results(other.ask(10), "p1"))
-        assert not np.allclose(other.predict()["mean"], said["mean"])
+        assert not np.allclose(other.predict()["ensemble"], said["ensemble"])
 
 
 def test_pending_points_push_the_next_batch_away(tmp_path):

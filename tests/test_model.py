@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load, save
 
 from aicau import Evidence, Observations, gp, streams
+from aicau.ensembles import ENSEMBLES
 from aicau.errors import InputError, StoreError
 from aicau.model import Measured, Model, fit
 from aicau.prediction import PARTS, predict, quantile
@@ -233,11 +234,23 @@ def test_what_the_shifts_of_plates_have_in_common_is_unknown():
 def test_models_that_are_no_networks_keep_what_they_say_of_the_pool(fitted, ensemble):
     x, rows, truth, _ = fitted
     model = fit(x, rows, streams.runs(0, 1), Strategy.parse("pemse:direct:spread"), ensemble=ensemble)
-    said = model.predict()
-    assert np.mean((said.mean - truth) ** 2) < 0.1 * truth.var()
+    said = model.predict().columns()
+    assert np.mean((said["mean"] - truth) ** 2) < 0.1 * truth.var()
     assert model.ensemble.unseen.sum(1).tolist() == [[1] * 40]
     tensors, words = model.state()
     again = Model.load(load(save(tensors)), words, x)
     assert again.info == model.info
-    for name, value in vars(again.predict(np.array([3, 399]))).items():
-        assert np.array_equal(value, getattr(said, name)[[3, 399]]), name
+    for name, value in again.predict(np.array([3, 399])).columns().items():
+        np.testing.assert_allclose(value, said[name][[3, 399]], rtol=1e-6, err_msg=name)
+    assert type(again.lesson.ensemble) is type(model.lesson.ensemble) is type(ENSEMBLES[ensemble]())
+
+
+def test_a_kept_model_can_be_trained_once_more_as_it_was(fitted):
+    x, _, _, model = fitted
+    tensors, words = model.state()
+    lesson = Model.load(load(save(tensors)), words, x).lesson
+    assert lesson.index.shape == lesson.y.shape == (1, 40)
+    again = lesson.ensemble.fit(x[lesson.index], lesson.y, streams.runs(0, 1))
+    assert torch.equal(again.parameters, model.ensemble.parameters)
+    older = {name: tensor for name, tensor in tensors.items() if not name.startswith("learned")}
+    assert Model.load(older, words, x).lesson is None  # kept before rehearsals: the batch is spread

@@ -78,14 +78,14 @@ class Campaign:
         (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
-        from aicau.choice import rehearse
+        from aicau.choice import try_out
         from aicau.ensembles import ENSEMBLES
 
         if ensemble not in ENSEMBLES:
             raise unknown("ensemble", ensemble, list(ENSEMBLES))
         if ensemble != "paper" and task != "regression":
             raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
-        rehearse(parse_strategy("default" if strategy is None else strategy), results.check_task(task))
+        try_out(parse_strategy("default" if strategy is None else strategy), results.check_task(task))
         if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
             raise InputError(f"seed must be a whole number; got {seed!r}")
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)

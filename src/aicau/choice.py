@@ -85,7 +85,8 @@ def choose(
 
 
 def _seen(view: View, model: Model) -> View:
-    return replace(view, predictions=model.predictions, task=model.task).told(model.estimate)
+    view = replace(view, predictions=model.predictions, points=model.x, task=model.task, lesson=model.lesson)
+    return view.told(model.estimate)
 
 
 def _nothing(rows: Sequence[Any]) -> str:
@@ -95,7 +96,7 @@ def _nothing(rows: Sequence[Any]) -> str:
     return one_label(labels) if len(labels) == 1 else "nothing is measured yet"
 
 
-def rehearse(strategy: Strategy, task: str) -> None:
+def try_out(strategy: Strategy, task: str) -> None:
     """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
     kind = {"regression": VALUES, "classification": Task("classes", 2), "count": Task("counts")}[task]
     if kind != VALUES and isinstance(strategy.bias, Quadratic):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import decomposition, discrete, discrete_fit
+from aicau.acquisition import Lesson
 from aicau.bias import Belief, Correction, Direct, Evidence, Posterior
 from aicau.discrete import ClassPrediction, CountPrediction, forward
 from aicau.ensembles import ENSEMBLES
@@ -61,6 +62,9 @@ class Model:
     estimate: Omega | Belief  # of the bias: (1, n, r) in units of the standardised target; a belief for the others
     info: dict[str, Any]  # shift, scale, noise, width, and figures for the report
     correction: Correction | None = None  # of values, where enough was measured; in units of the standardised target
+    learned: tuple[Tensor, Tensor] | None = (
+        None  # (l,) candidates, (l,) standardised values the ensemble was trained on
+    )
 
     @cached_property
     def predictions(self) -> Tensor:  # (1, K, n)
@@ -69,6 +73,14 @@ class Model:
     @cached_property
     def task(self) -> Task:
         return discrete.task_of(self.info) if "task" in self.info else VALUES
+
+    @property
+    def lesson(self) -> Lesson | None:
+        """What it takes to train the ensemble once more; None for labels, counts and models kept before."""
+        if self.learned is None:
+            return None
+        name = self.ensemble.name if isinstance(self.ensemble, Kept) else "paper"
+        return Lesson(ENSEMBLES[name](), *(part[None] for part in self.learned))
 
     @property
     def note(self) -> str:
@@ -121,6 +133,8 @@ class Model:
         if self.correction is not None:
             tensors |= {CORRECTION + name: part for name, part in self.correction.state().items()}
             kept["correction"] = self.correction.words()
+        if self.learned is not None:
+            tensors |= dict(zip(LEARNED, self.learned, strict=True))
         words = json.dumps(kept, sort_keys=True, allow_nan=False)
         return {name: tensor.contiguous() for name, tensor in tensors.items()}, words
 
@@ -140,10 +154,12 @@ class Model:
         own = {k.removeprefix(CORRECTION): v for k, v in tensors.items() if k.startswith(CORRECTION)}
         with threads(1):  # as it was fitted
             correction = Correction.load(own, **info.pop("correction")) if own else None
-        return cls(x, fitted, _unpacked(tensors), info, correction)
+        learned = (tensors[LEARNED[0]], tensors[LEARNED[1]]) if LEARNED[0] in tensors else None
+        return cls(x, fitted, _unpacked(tensors), info, correction, learned)
 
 
 CORRECTION = "correction."
+LEARNED = ("learned.index", "learned.y")
 COBIAS = {name: f"cobias.{name}" for name in ("factor", "signs", "extra", "doubt", "noise")}
 BELIEF = {name: f"belief.{name}" for name in ("mean", "factor", "rest")}
 
@@ -209,7 +225,7 @@ def fit(
         square, info["width"] = _members_error(one_each, estimate, variance / scale**2)
     info["out_of_fold_rmse"] = None if square is None else square**0.5 * scale
     own = fitted if isinstance(fitted, FittedMLP) else Kept(ensemble, predictions, fitted.unseen)
-    model = Model(x, own, estimate, info, correction if len(index) >= LEAST else None)
+    model = Model(x, own, estimate, info, correction if len(index) >= LEAST else None, (index, targets))
     said = model.predict(np.linspace(0, len(x) - 1, min(len(x), MOST_SHOWN)).astype(np.int64))
     names = {"epistemic": "mean_epistemic", "bias": "mean_square_bias", "aleatoric": "aleatoric"}
     return replace(model, info=info | {names[name]: float(getattr(said, name).mean()) for name in PARTS})
