@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
+from aicau.acquisition.trust import Trust
+from aicau.campaign import parse_strategy
 from aicau.discrete import interval, scatter
 from aicau.errors import InputError
 from aicau.page_figures import legend
@@ -367,6 +369,17 @@ def test_the_story_of_labels_in_numbers(tmp_path):
         assert [name for name, _ in story.labels.batches] == ["P0", "P1", "P2"]
         assert [sum(counts) for _, counts in story.labels.batches] == [24, 24, 24]
         assert len(story.map.predicted) == 40
+
+
+def test_default_for_labels_trusts_members_by_their_skill(address):
+    with create(address, "classification") as campaign:
+        play(campaign, "classification")
+        assert campaign.strategy.acquisition == Trust()
+        assert parse_strategy("default", "count").acquisition != Trust()
+        campaign.ask(2)
+        _, model = campaign._model
+        assert 0.1 < model.info["skill"] < 1  # one label in eight is wrong
+        assert float(model.estimate.variance().max()) > 0  # the parts come from `posterior`, which doubts
 
 
 def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():

@@ -1,6 +1,7 @@
 """Acquisitions and beliefs for classes: values by hand, forms with a matrix, messages where there is none."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from scipy import stats
 
 from aicau import Strategy, View, bregman, streams
 from aicau.acquisition import ACQUISITIONS, CLASS_ACQUISITIONS, terms
-from aicau.bias import BIASES, Belief, Direct, Evidence, Perfect, Posterior, classes
+from aicau.bias import BIASES, Belief, Direct, Evidence, Perfect, Posterior, classes, skill
 from aicau.ensembles import MLPClassifier
 from aicau.errors import InputError
 from aicau.kernels import MLPSettings
@@ -282,3 +283,63 @@ def test_counts_have_beliefs_and_the_poisson_divergence(small):
     gap = bregman.divergence("poisson", mean, middle)
     torch.testing.assert_close(ACQUISITIONS["br"]().score(flat).alpha, gap)
     assert math.isfinite(float(gap.max()))
+
+
+def told(labels, members, unseen=None):
+    """One run of points 0, 1, ... with one label each; members (K, l, c)."""
+    o = Observations(
+        torch.arange(len(labels))[None], torch.tensor(labels).double()[None], torch.zeros(len(labels)).long()
+    )
+    predictions = torch.tensor(members).double()[None]
+    task = Task("classes", predictions.shape[-1])
+    outside = None if unseen is None else torch.tensor(unseen)[None]
+    x = torch.arange(len(labels)).double()[:, None]
+    return Evidence(x, o, predictions, torch.zeros(1, dtype=torch.int64), outside, task=task)
+
+
+RIGHT, WRONG = [0.9, 0.1], [0.1, 0.9]
+
+
+def test_skill_is_the_share_of_the_entropy_that_is_explained():
+    found = float(skill(told([0, 0, 1, 1], [[RIGHT, RIGHT, WRONG, WRONG]])))
+    sure = math.log(0.9**1.4 / (0.9**1.4 + 0.1**1.4))  # the largest power is the best where all is right
+    assert found == pytest.approx(1 - sure / math.log(1 / 2))
+
+
+def test_skill_is_none_where_labels_are_not_foretold():
+    assert float(skill(told([0, 1, 0, 1], [[RIGHT, RIGHT, RIGHT, RIGHT]]))) == 0
+    assert float(skill(told([0, 0, 0, 1], [[WRONG, WRONG, WRONG, RIGHT]]))) == 0
+
+
+def test_skill_counts_only_labels_that_a_member_had_not_seen():
+    """Each member is right about what it saw and wrong about the rest."""
+    members = [[RIGHT, RIGHT, RIGHT, RIGHT], [WRONG, WRONG, WRONG, WRONG]]
+    unseen = [[False, False, True, True], [True, True, False, False]]
+    assert float(skill(told([0, 0, 1, 1], members, unseen))) == 0
+    assert float(skill(told([0, 0, 1, 1], members, [[not one for one in row] for row in unseen]))) > 0.5
+
+
+def test_trust_by_hand():
+    """Two points: members agree on one, and differ by 0.4 in each of two classes at the other: u = 0 and 2·0.2²."""
+    flags = torch.ones(1, 2, dtype=torch.bool)
+    predictions = torch.tensor([[[0.5, 0.5], [0.9, 0.1]], [[0.5, 0.5], [0.5, 0.5]]]).double()[None]
+    view = View(torch.eye(2), flags, ~flags, streams.runs(0, 1), predictions, task=Task("classes", 2))
+    for share, expected in ((0.0, [0.04, 0.04]), (1.0, [0.0, 0.08]), (0.25, [0.03, 0.05])):
+        alpha = CLASS_ACQUISITIONS["trust"]().score(replace(view, skill=torch.tensor([share]))).alpha
+        assert alpha[0].tolist() == pytest.approx(expected, abs=1e-7)
+    with pytest.raises(InputError, match="'trust' is about classes"):
+        Strategy.parse("trust:spread").choose(view, 1)
+
+
+def test_without_skill_trust_fills_the_space_like_farthest(small):
+    view = replace(view_of(small), skill=torch.zeros(2))
+    chosen = Strategy.parse("trust:spread").choose(view, 6)[0]
+    assert torch.equal(chosen, Strategy.parse("farthest").choose(view, 6)[0])
+    sure = Strategy.parse("trust:spread").choose(replace(view, skill=torch.ones(2)), 6)[0]
+    assert not torch.equal(chosen, sure)
+
+
+def test_skill_of_a_run_does_not_depend_on_its_neighbours(small):
+    whole = skill(evidence_of(small))
+    assert whole.shape == (2,)
+    assert torch.equal(skill(evidence_of(small, slice(1, 2))), whole[1:])

@@ -9,7 +9,8 @@ from aicau.acquisition import ACQUISITIONS
 from aicau.batching import BATCHINGS
 from aicau.bias import BIASES
 from aicau.errors import InputError
-from aicau.strategy import DEFAULT
+from aicau.strategy import CLASS_DEFAULT, DEFAULT
+from aicau.task import Task
 
 
 def test_every_string_of_the_design_is_understood():
@@ -146,3 +147,10 @@ def test_default_is_a_word():
     strategy = Strategy.parse("default")
     assert strategy.name == "default"
     assert replace(strategy, name=DEFAULT) == Strategy.parse(DEFAULT)
+
+
+@pytest.mark.parametrize(("task", "word"), [(Task("classes", 2), CLASS_DEFAULT), (Task("counts"), DEFAULT)])
+def test_default_depends_on_what_is_measured(task, word):
+    strategy = Strategy.parse("default", task=task)
+    assert strategy.name == "default"
+    assert replace(strategy, name=word) == Strategy.parse(word, task=task)

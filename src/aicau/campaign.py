@@ -81,11 +81,12 @@ class Campaign:
         from aicau.choice import try_out
         from aicau.ensembles import ENSEMBLES
 
+        task = results.check_task(task)
         if ensemble not in ENSEMBLES:
             raise unknown("ensemble", ensemble, list(ENSEMBLES))
         if ensemble != "paper" and task != "regression":
             raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
-        try_out(parse_strategy("default" if strategy is None else strategy), results.check_task(task))
+        try_out(parse_strategy("default" if strategy is None else strategy, task), task)
         if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
             raise InputError(f"seed must be a whole number; got {seed!r}")
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
@@ -149,7 +150,7 @@ class Campaign:
 
     @property
     def strategy(self) -> "Strategy":
-        return parse_strategy(self.settings["strategy"])
+        return parse_strategy(self.settings["strategy"], self.task)
 
     # Asking
 
@@ -423,11 +424,12 @@ def default_author() -> str:
         return "unknown"
 
 
-def parse_strategy(text: str) -> "Strategy":
+def parse_strategy(text: str, task: str) -> "Strategy":
     """A strategy that a laboratory can use: one that does not need the truth."""
+    from aicau.choice import TASKS
     from aicau.strategy import Strategy
 
-    strategy = Strategy.parse(text)
+    strategy = Strategy.parse(text, task=TASKS[task])
     if "perfect" in str(text).lower().split(":"):
         raise InputError(f"strategy {text!r} knows the truth, which only a simulation has; try 'direct' for the bias")
     return strategy

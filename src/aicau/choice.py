@@ -26,6 +26,7 @@ from aicau.task import VALUES, Task
 from aicau.why import Pick, explain
 
 FIRST = "farthest"  # with nothing measured, the batch fills the space
+TASKS = {"regression": VALUES, "classification": Task("classes", 2), "count": Task("counts")}  # two classes at least
 
 
 def round_key(seed: int, round: int) -> Tensor:  # (1,)
@@ -85,7 +86,10 @@ def choose(
 
 
 def _seen(view: View, model: Model) -> View:
-    view = replace(view, predictions=model.predictions, points=model.x, task=model.task, lesson=model.lesson)
+    # A model kept before skills were measured is trusted wholly.
+    skill = torch.tensor([model.info.get("skill", 1.0)]) if model.task.kind == "classes" else None
+    lesson = model.lesson
+    view = replace(view, predictions=model.predictions, points=model.x, task=model.task, lesson=lesson, skill=skill)
     return view.told(model.estimate)
 
 
@@ -98,7 +102,7 @@ def _nothing(rows: Sequence[Any]) -> str:
 
 def try_out(strategy: Strategy, task: str) -> None:
     """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
-    kind = {"regression": VALUES, "classification": Task("classes", 2), "count": Task("counts")}[task]
+    kind = TASKS[task]
     if kind != VALUES and isinstance(strategy.bias, Quadratic):
         raise InputError(f"strategy {strategy.name!r}: quadratic has no version for {task}; try posterior or direct")
     flags = torch.ones(1, 4, dtype=torch.bool)
@@ -106,7 +110,8 @@ def try_out(strategy: Strategy, task: str) -> None:
     predictions = torch.stack([rates, 1 - rates], -1) if kind.kind == "classes" else rates
     mean = kind.members(predictions).mean(-2)
     estimate = Omega(mean.float()) if kind == VALUES else Belief(mean)
-    view = View(torch.eye(4), flags, torch.zeros_like(flags), streams.runs(0, 1), predictions, task=kind)
+    skill = torch.ones(1) if kind.kind == "classes" else None
+    view = View(torch.eye(4), flags, torch.zeros_like(flags), streams.runs(0, 1), predictions, task=kind, skill=skill)
     try:
         strategy.choose(view.told(estimate), 1)
     except InputError as error:

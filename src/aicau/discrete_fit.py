@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import bregman
-from aicau.bias import Belief, Direct, Evidence, assess, check_finite
+from aicau.bias import Belief, Direct, Evidence, Posterior, assess, check_finite, skill
 from aicau.bias.classes import frequencies
 from aicau.discrete import KINDS, TINY, count_variance, forward, one_label, parts_of, predict
 from aicau.ensembles import MLPClassifier, MLPCounts
@@ -30,6 +30,7 @@ from aicau.strategy import Strategy
 from aicau.task import Task
 
 MOST_LABELS = 800  # measurements that an estimate of the bias sees: every class has a process of its own
+LARGE = 20_000  # candidates from which a strategy without an estimator has the cheaper `direct` for the parts
 LEAST_RATE = 1e-6  # over the mean count
 PRIOR = 5.0  # measurements that a Poisson's scatter is worth
 TEMPERATURES = np.geomspace(0.25, 8.0, 141)
@@ -43,7 +44,7 @@ def fit(
     strategy: Strategy,
     kind: str,
 ) -> tuple[FittedMLP, Belief, dict[str, Any]]:
-    """Networks on shares of labels or on mean counts; the strategy's estimator (or `direct`) says what E Y is."""
+    """Networks on shares of labels or on mean counts; the strategy's estimator (or `posterior`) says what E Y is."""
     if kind == "classification":
         check_classes(measured)
     task = Task(KINDS[kind], len(measured.labels))
@@ -62,7 +63,8 @@ def fit(
         fitted = MLPCounts().fit(rows, targets[None, :, 0], keys)
     predictions = forward(fitted, x)
     scale = float(targets.mean()) or 1.0 if task.kind == "counts" else 1.0
-    belief = _belief(x, observations, predictions, keys, fitted.unseen, index, strategy, task, scale)
+    evidence = _evidence(x, observations, predictions, keys, fitted.unseen, index, task, scale)
+    belief = _belief(evidence, strategy, scale)
     members = task.members(predictions)[0][index].clamp_min(TINY)  # (l, K, c)
     apart = fitted.unseen[0].T.double()  # (l, K): at most one member did not see a point
     tested = (apart.sum(-1) > 0).numpy()
@@ -77,6 +79,7 @@ def fit(
     }
     if task.kind == "classes":
         info |= class_figures(measured.labels, outside, goal[tested], weight[tested])
+        info["skill"] = float(skill(evidence))
     else:
         inside = (members, belief.mean[0][index], belief.variance()[0][index])
         info |= _count_figures(observations, seen, inside, outside[:, 0], goal[:, 0], weight, tested)
@@ -85,28 +88,32 @@ def fit(
     return fitted, belief, info | {names[name]: float(part.mean()) for name, part in parts_of(said).items()}
 
 
-def _belief(
+def _evidence(
     x: Tensor,
     observations: Observations,
     predictions: Tensor,
     keys: Tensor,
     unseen: Tensor,  # (1, K, points)
     index: Tensor,  # (points,)
-    strategy: Strategy,
     task: Task,
     scale: float,  # counts over their mean: an estimator knows no units
-) -> Belief:
+) -> Evidence:
     some = torch.linspace(0, observations.rows - 1, min(observations.rows, MOST_LABELS)).long()
     o = observations
-    evidence = Observations(o.index[:, some], o.y[:, some] / scale, o.round[some], o.batch[:, some])
-    place = torch.searchsorted(index, evidence.index[0])
-    estimator = strategy.bias if strategy.bias is not None else Direct()
-    found = assess(estimator, Evidence(x, evidence, predictions / scale, keys, unseen[..., place], task=task))
+    rows = Observations(o.index[:, some], o.y[:, some] / scale, o.round[some], o.batch[:, some])
+    place = torch.searchsorted(index, rows.index[0])
+    return Evidence(x, rows, predictions / scale, keys, unseen[..., place], task=task)
+
+
+def _belief(evidence: Evidence, strategy: Strategy, scale: float) -> Belief:
+    usual = Posterior() if len(evidence.x) <= LARGE else Direct()
+    estimator = strategy.bias if strategy.bias is not None else usual
+    found = assess(estimator, evidence)
     check_finite(estimator, found)
     assert isinstance(found, Belief)
     if getattr(strategy.acquisition, "form", None) is None:  # nobody asks how points go together: keep less
         found = Belief(found.mean, None, found.variance())
-    if task.kind == "classes":
+    if evidence.task.kind == "classes":
         return found
     parts = (None if found.factor is None else found.factor * scale, found.rest)
     mean = found.mean.clamp_min(LEAST_RATE) * scale

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aicau import bregman, checks, decomposition, noise, streams
 from aicau.acquisition import CHANGES, Lesson, Score, View
-from aicau.bias import Belief, BiasEstimator, Evidence, assess, check_finite
+from aicau.bias import Belief, BiasEstimator, Evidence, assess, check_finite, skill
 from aicau.ensembles import Ensemble, Fitted, of_task
 from aicau.errors import InputError
 from aicau.observations import Observations
@@ -129,7 +129,7 @@ def simulate(
     """
     begin = time.perf_counter()
     problem = make(problem) if isinstance(problem, str) else problem
-    chosen = [Strategy.parse(s) if isinstance(s, str) else s for s in strategies]
+    chosen = [Strategy.parse(s, task=problem.task) if isinstance(s, str) else s for s in strategies]
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
     loop = Loop(
@@ -280,6 +280,9 @@ class Loop:
     def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
         counts = self.observations.counts(self.pool.n)
         told = self._assess(predictions, keys)
+        skills: Tensor | None = None  # (lanes, R)
+        if self.task.kind == "classes":
+            skills = skill(self._evidence(predictions, keys, list(range(len(self.lanes)))))
         batches = []
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
@@ -297,6 +300,7 @@ class Loop:
                     self.capacity[at] - counts[at],
                     self.task,
                     lesson=Lesson(self.ensemble, self.observations.index[at], self.learned[at]),
+                    skill=None if skills is None else skills[at],
                 ).told(told.get(at))
                 history = self.history.get(at, [])
                 with self._clock_lanes([at]):
@@ -314,18 +318,8 @@ class Loop:
                 sharing.setdefault(lane.strategy.bias, []).append(at)
 
         def estimate(estimator: BiasEstimator, members: list[int]) -> Omega | Belief:
-            assert self.fitted is not None
-            evidence = Evidence(
-                self.pool.x,
-                self.observations[members],
-                predictions[members],
-                keys.expand(len(members), -1),
-                self.fitted.unseen[members],
-                partial(self._oracle, members),
-                self.task,
-            )
             with self._clock_lanes(members):
-                return assess(estimator, evidence)
+                return assess(estimator, self._evidence(predictions, keys, members))
 
         order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):
@@ -335,6 +329,18 @@ class Loop:
             check_finite(estimator, one)
             found.update({at: one[i] for i, at in enumerate(sharing[estimator])})
         return found
+
+    def _evidence(self, predictions: Tensor, keys: Tensor, members: list[int]) -> Evidence:
+        assert self.fitted is not None
+        return Evidence(
+            self.pool.x,
+            self.observations[members],
+            predictions[members],
+            keys.expand(len(members), -1),
+            self.fitted.unseen[members],
+            partial(self._oracle, members),
+            self.task,
+        )
 
     def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n); (…, n, c) for classes
         """Perfect information: the truth without noise, else the mean of whole realisations, shared by its lanes."""

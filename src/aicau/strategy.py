@@ -18,7 +18,7 @@ from torch import Tensor
 from aicau import checks, streams
 from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Lesson, Score, View
 from aicau.batching import BATCHINGS, Batching
-from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite
+from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite, skill
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.observations import Observations
@@ -27,6 +27,7 @@ from aicau.runs import by_run
 from aicau.task import VALUES, Task
 
 DEFAULT = "br:posterior:rehearsed"  # what the word `default` stands for: docs/comparison.md
+CLASS_DEFAULT = "trust:spread"  # and for classes: docs/classification.md
 FIRST_CHANGE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
 
 
@@ -61,10 +62,12 @@ class Strategy:
     def parse(cls, text: str, **parts: Any) -> "Strategy":
         """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
 
-        The word `default` stands for what measures best without cheating, `br:posterior:rehearsed`.
+        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and `trust:spread`
+        where `task` says that classes are measured.
         """
         if str(text).strip().lower() == "default":
-            return replace(cls.parse(DEFAULT, **parts), name="default")
+            word = CLASS_DEFAULT if parts.get("task", VALUES).kind == "classes" else DEFAULT
+            return replace(cls.parse(word, **parts), name="default")
         head, *words = (word.strip().lower() for word in str(text).split(":"))
         known = {**ACQUISITIONS, **CLASS_ACQUISITIONS}
         if head not in known:
@@ -173,8 +176,10 @@ class Strategy:
             predictions = fitted.predict(points)
             lesson = Lesson(self.ensemble, seen, observations.y)
             view = replace(view, predictions=predictions, points=points, lesson=lesson)
+            evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
+            if self.task.kind == "classes":
+                view = replace(view, skill=skill(evidence))
             if self.bias is not None:
-                evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
                 estimate = assess(self.bias, evidence)
                 check_finite(self.bias, estimate)
                 view = view.told(estimate)

@@ -14,7 +14,7 @@ from aicau.experiments import bench, bench_classes, bench_report, peers
 from aicau.experiments.bench import Settings
 from aicau.experiments.bench_classes import Panel
 from aicau.kernels import MLPSettings
-from aicau.strategy import DEFAULT
+from aicau.strategy import CLASS_DEFAULT
 from aicau.task import Task
 
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=10))
@@ -27,7 +27,9 @@ def test_the_suite():
     assert {panel.problem.task for panel in made} == {Task("classes", 3)}
     assert made[3].problem.toy.noise_scale == 4
     words, notes = bench_classes.lineup(False)
-    assert DEFAULT in words
+    assert CLASS_DEFAULT in words
+    assert Settings("classes").default == CLASS_DEFAULT
+    assert bench.method("default", made[0].problem.task).acquisition == bench.method(CLASS_DEFAULT).acquisition
     assert "batchbald" not in words
     assert "batchbald" in notes[0]
     with pytest.raises(InputError, match="softmax head"):
@@ -38,11 +40,17 @@ def test_it_is_written_whole(monkeypatch, tmp_path):
     panel = Panel("class2-12", problems.class2(grid=10), 12, 3, 2)
     monkeypatch.setattr(bench, "panels", lambda settings: ([panel], []))
     monkeypatch.setattr(bench_classes.problems, "class2", lambda: panel.problem)
-    words = ("random", "entropy", "lc:difference", "br:perfect:spread", DEFAULT)
+    words = ("random", "entropy", "lc:difference", "br:perfect:spread", CLASS_DEFAULT)
     summary = bench_report.compare(Settings("classes", words, 2), tmp_path, "cpu", ensemble=QUICK)
     assert {row["strategy"] for row in summary["scores"]} == set(words)
     text = (tmp_path / "bench.md").read_text()
-    for part in ("final excess log loss", "BatchBALD", "nothing to learn", "| `entropy` |"):
+    for part in (
+        "final excess log loss",
+        "BatchBALD",
+        "nothing to learn",
+        "| `entropy` |",
+        "## `trust:spread` in each panel",
+    ):
         assert part in text
     assert (tmp_path / "label-noise.png").stat().st_size > 10_000
     assert (tmp_path / "curves.png").stat().st_size > 10_000

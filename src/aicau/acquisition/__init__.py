@@ -9,6 +9,7 @@ from aicau.acquisition.lc import LeastConfidence
 from aicau.acquisition.pemse import Pemse
 from aicau.acquisition.random import Random
 from aicau.acquisition.terms import FORMS
+from aicau.acquisition.trust import Trust
 from aicau.acquisition.uncertainty import Entropy, Margin
 
 ACQUISITIONS: dict[str, type[Acquisition]] = {
@@ -21,6 +22,10 @@ ACQUISITIONS: dict[str, type[Acquisition]] = {
     "pemse": Pemse,
 }
 
-CLASS_ACQUISITIONS: dict[str, type[Acquisition]] = {"entropy": Entropy, "margin": Margin}  # of classes only
+CLASS_ACQUISITIONS: dict[str, type[Acquisition]] = {
+    "entropy": Entropy,
+    "margin": Margin,
+    "trust": Trust,
+}  # of classes only
 
 __all__ = ["ACQUISITIONS", "CHANGES", "CLASS_ACQUISITIONS", "FORMS", "Acquisition", "Lesson", "Score", "View"]

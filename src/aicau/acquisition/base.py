@@ -52,6 +52,7 @@ class View:
     task: Task = VALUES
     belief: Belief | None = None  # in place of the cobias for classes and counts
     lesson: Lesson | None = None  # for rules that train once more before they choose
+    skill: Tensor | None = None  # (...) of the members on labels they did not see, 0 to 1; classes only
 
     def told(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -71,6 +72,7 @@ class View:
             room=None if self.room is None else self.room[run],
             belief=None if self.belief is None else self.belief[run],
             lesson=None if self.lesson is None else self.lesson[run],
+            skill=None if self.skill is None else self.skill[run],
         )
 
 

@@ -1,6 +1,7 @@
 """Bias estimators by name; a new one is one file and one entry here."""
 
 from aicau.bias.base import Belief, BiasEstimator, Evidence, assess, check_finite
+from aicau.bias.classes import skill
 from aicau.bias.correction import Correction
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
@@ -26,4 +27,5 @@ __all__ = [
     "Quadratic",
     "assess",
     "check_finite",
+    "skill",
 ]

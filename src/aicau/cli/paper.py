@@ -45,7 +45,7 @@ def simulate(
     if correlation_length is not None:
         parameters["correlation_length"] = correlation_length
     chosen = problems.make(problem, **parameters)
-    strategies = [Strategy.parse(text) for text in strategy]
+    strategies = [Strategy.parse(text, task=chosen.task) for text in strategy]
     settings = (initial, batch_size, rounds, runs, seed, device)
     if as_json:
         result = run(chosen, strategies, *settings)
@@ -136,7 +136,7 @@ def bench(
 ) -> None:
     """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
 
-    Example: aicau bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:spread --runs 3
+    Example: aicau bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:rehearsed --runs 3
     """
     from functools import partial
 

@@ -30,7 +30,8 @@ from aicau.experiments.bench_classes import Panel
 from aicau.experiments.jobs import over
 from aicau.problems import replay
 from aicau.simulation import Lane, Loop
-from aicau.strategy import DEFAULT, Chooser, Strategy
+from aicau.strategy import CLASS_DEFAULT, DEFAULT, Chooser, Strategy
+from aicau.task import VALUES, Task
 
 OURS = (DEFAULT, "pemse:direct:spread")
 REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no competitor
@@ -70,6 +71,11 @@ class Settings:
     def error(self) -> str:
         """What the error is called in tables and pictures."""
         return bench_classes.TASK.error if self.suite == "classes" else "MSE"
+
+    @property
+    def default(self) -> str:
+        """What `default` stands for in this suite."""
+        return CLASS_DEFAULT if self.suite == "classes" else DEFAULT
 
     @property
     def strong(self) -> tuple[str, ...]:
@@ -159,7 +165,7 @@ def compute(
     begin = time.perf_counter()
     panel, first = part.panel, part.runs[0]
     keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
-    lanes = [Lane(panel.problem, method(word)) for word in part.words]
+    lanes = [Lane(panel.problem, method(word, panel.problem.task)) for word in part.words]
     device = checks.pick_device(part.device)
     loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, part.ensemble)
     while not loop.done:
@@ -252,14 +258,14 @@ def installed(package: str) -> bool:
         return False
 
 
-def method(word: str) -> Chooser:
+def method(word: str, task: Task = VALUES) -> Chooser:
     """A strategy or a peer by its name; the paper's with everything as it prints it."""
     peer = {**peers.PEERS, **peers.CLASS_PEERS}.get(word)
     if peer is not None:
         return peer
     if word in peers.GP_LINES:
         raise InputError(f"{word} brings a model of its own: run it beside the others with --gp")
-    return paper.strategy(word) if word in PAPER else Strategy.parse(word)
+    return paper.strategy(word) if word in PAPER else Strategy.parse(word, task=task)
 
 
 def tidy(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from aicau import problems
 from aicau.problems import Problem
 from aicau.report import COLOURS, DASHES
-from aicau.strategy import DEFAULT
+from aicau.strategy import CLASS_DEFAULT
 from aicau.task import Task
 
 TASK = Task("classes", 3)
@@ -30,9 +30,9 @@ INITIALS, ROUNDS = (20, 100), 10
 SIMPLE = ("random", "farthest", "entropy", "margin", "lc", "bald")
 STRONG = ("entropy", "margin", "lc", "bald", "batchbald")
 DIFFERENCES = ("entropy:difference", "lc:difference")
-OURS = (DEFAULT, "pemse:posterior:spread")
+OURS = (CLASS_DEFAULT, "br:posterior:spread")
 REFERENCE = "br:perfect:spread"
-DRAWN = ("entropy", "lc", "margin", *DIFFERENCES, DEFAULT, REFERENCE)  # where their queries go
+DRAWN = ("entropy", "lc", "margin", *DIFFERENCES, CLASS_DEFAULT, REFERENCE)  # where their queries go
 
 
 @dataclass(frozen=True)

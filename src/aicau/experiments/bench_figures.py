@@ -8,7 +8,6 @@ from matplotlib.lines import Line2D
 from aicau.experiments.bench import OURS, REFERENCE, Outcome
 from aicau.experiments.bench_scores import Ranks
 from aicau.report import COLOURS, DASHES, log_ticks
-from aicau.strategy import DEFAULT
 
 SHOWN = 12  # methods drawn beside the references
 ALWAYS = ("random", "farthest", "lc", REFERENCE, *OURS)
@@ -27,7 +26,7 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
         part = frame[frame["panel"] == panel]
         for number, word in enumerate(words):
             table = part[part["strategy"] == word].pivot(index="run", columns="points", values="mse")
-            _curve(axes, table.columns.to_numpy(), table.to_numpy(), word, number)
+            _curve(axes, table.columns.to_numpy(), table.to_numpy(), word, number, word == outcome.settings.default)
         axes.set_yscale("log")
         log_ticks(axes)
         axes.set_title(panel, fontsize=11)
@@ -49,19 +48,19 @@ def shown(outcome: Outcome, ranks: Ranks | None) -> list[str]:
     order = [str(word) for word in ranks.mean.index] if ranks is not None else there
     order += [word for word in there if word not in order]
     peer = next((word for word in order if word in outcome.settings.strong), None)
-    must = {word for word in there if word in ALWAYS or word == peer}
+    must = {word for word in there if word in (*ALWAYS, outcome.settings.default, peer)}
     rest = [word for word in order if word not in must][: max(0, SHOWN - len(must))]
     return [word for word in order if word in must or word in rest]
 
 
-def _curve(axes: Axes, x: object, mse: object, word: str, number: int) -> None:
+def _curve(axes: Axes, x: object, mse: object, word: str, number: int, bold: bool) -> None:
     values, at = np.log(np.asarray(mse)), np.asarray(x)
     style: dict[str, object] = {
         "color": COLOURS[number % len(COLOURS)],
         "linestyle": DASHES[1 + number % (len(DASHES) - 1)],
         "lw": 1.2,
     }
-    if word == DEFAULT:
+    if bold:
         style = {"color": "#D00000", "linestyle": "-", "lw": 2.6, "zorder": 5}
     elif word == REFERENCE:
         style = {"color": "#999999", "linestyle": "-", "lw": 2.6, "zorder": 1}
@@ -72,7 +71,7 @@ def _curve(axes: Axes, x: object, mse: object, word: str, number: int) -> None:
     axes.plot(at, np.exp(values.mean(0)), label=word, **style)  # type: ignore[arg-type]
 
 
-def critical_difference(ranks: Ranks, families: dict[str, str]) -> Figure:
+def critical_difference(ranks: Ranks, families: dict[str, str], default: str) -> Figure:
     """Average ranks, best on top; bars half a critical difference long to each side: apart means different."""
     words = [str(word) for word in ranks.mean.index]
     figure = Figure(figsize=(8.0, 1.6 + 0.26 * len(words)), layout="constrained")
@@ -88,7 +87,7 @@ def critical_difference(ranks: Ranks, families: dict[str, str]) -> Figure:
         )
     axes.set_yticks(range(len(words)), words, fontsize=9)
     for label, word in zip(axes.get_yticklabels(), words, strict=True):
-        label.set_fontweight("bold" if word == DEFAULT else "normal")
+        label.set_fontweight("bold" if word == default else "normal")
     axes.set_ylim(len(words) - 0.4, -0.6)
     axes.set_xlabel("average rank over panels and runs (1 is best)")
     axes.set_title(

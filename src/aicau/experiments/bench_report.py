@@ -14,7 +14,6 @@ from aicau.experiments.bench import REFERENCE, Outcome, Report, Settings
 from aicau.experiments.bench_scores import Ranks, Row
 from aicau.files import write_whole
 from aicau.statistics import Interval
-from aicau.strategy import DEFAULT
 
 
 def compare(
@@ -42,7 +41,7 @@ def compare(
     curves = bench_figures.curves(outcome, ranks)
     written.append(write_whole(out / "curves.png", lambda path: curves.savefig(path, dpi=150)))
     if ranks is not None:
-        picture = bench_figures.critical_difference(ranks, families)
+        picture = bench_figures.critical_difference(ranks, families, settings.default)
         written.append(write_whole(out / "critical-difference.png", lambda path: picture.savefig(path, dpi=150)))
     if settings.suite == "classes" and (shares := bench_classes.noise_shares(outcome.frame)):
         drawn = bench_classes.noise_figure(shares)
@@ -54,7 +53,7 @@ def compare(
         "runs": settings.runs,
         "seed": settings.seed,
         "ensemble": settings.ensemble,
-        "default": DEFAULT,
+        "default": settings.default,
         "scores": json.loads(table.to_json(orient="records")),
         "ranks": None if ranks is None else _ranks(ranks),
         "notes": outcome.notes,
@@ -135,14 +134,14 @@ def to_markdown(outcome: Outcome, rows: list[Row], ranks: Ranks | None) -> str:
 
 
 def _headline(settings: Settings, rows: list[Row], panels: list[str]) -> list[str]:
-    ours = {row.panel: row for row in rows if row.strategy == DEFAULT}
+    ours = {row.panel: row for row in rows if row.strategy == settings.default}
     if not ours:
         return []
     field = "LCMD, BAIT, BADGE, Core-Set and BatchBALD on either kind of feature"
     if settings.suite == "classes":
         field = "entropy, margin, lc, bald and BatchBALD"
     lines = [
-        f"## `{DEFAULT}` in each panel",
+        f"## `{settings.default}` in each panel",
         "",
         f"The best peer is the best of {field}, picked after"
         f" the fact in each panel. The share is of the gain from random to `{REFERENCE}`, which knows the truth.",
@@ -161,19 +160,19 @@ def _losses(outcome: Outcome, panels: list[str]) -> list[str]:
     """Where the default is worse than a method that does not cheat."""
     sure: list[str] = []
     perhaps: list[str] = []
-    families = bench.families(list(outcome.frame["strategy"].unique()))
-    if DEFAULT not in families:
+    families, ours = bench.families(list(outcome.frame["strategy"].unique())), outcome.settings.default
+    if ours not in families:
         return []
     for panel in panels:
         ends = bench_scores.final(outcome.frame, panel)
         for word in ends.mean().sort_values(kind="stable").index:
-            against = bench_scores.ratio(ends, DEFAULT, str(word))
-            if word == DEFAULT or families[word] == "cheats" or against is None or against.mean <= 1:
+            against = bench_scores.ratio(ends, ours, str(word))
+            if word == ours or families[word] == "cheats" or against is None or against.mean <= 1:
                 continue
             note = ", which has its own model" if families[word] == "own model" else ""
             text = f"- {panel}: `{word}`{note}; ratio of errors {cell(against)}"
             (sure if against.low > 1 else perhaps).append(text)
-    lines = ["## Where it loses", "", f"`{DEFAULT}` has a larger error than the methods named here."]
+    lines = ["## Where it loses", "", f"`{ours}` has a larger error than the methods named here."]
     lines += ["", "Beyond doubt (the interval lies above 1):", "", *(sure or ["- nowhere"])]
     return [
         *lines,

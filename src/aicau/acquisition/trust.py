@@ -1,0 +1,32 @@
+"""Disagreement of classifiers, as far as they are to be trusted: α = (1 − s)·mean(u) + s·u.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| u | `apart` | (..., n) | variance of the members' probabilities, summed over classes (`epistemic:brier`) |
+| s | `view.skill` | (...) | share of the labels' entropy that members explain of labels they did not see |
+
+Where labels can be learned, members disagree where their middle is wrong. Where labels are mostly noise they disagree
+because each has learned its own noise; then s is small, α is nearly the same everywhere, and `spread` fills the space.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from aicau.acquisition import terms
+from aicau.acquisition.base import Score, View
+from aicau.errors import InputError
+
+
+@dataclass(frozen=True)
+class Trust:
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None
+
+    def score(self, view: View) -> Score:
+        if view.task.kind != "classes" or view.skill is None:
+            raise InputError(f"'trust' is about classes, and this problem has {view.task.kind}; use br or pemse")
+        apart = terms.epistemic(view, "brier").alpha
+        s = view.skill.to(apart)[..., None]
+        note = "'trust' has no matrix; use top, spread or power batching"
+        return Score((1 - s) * apart.mean(-1, keepdim=True) + s * apart, note=note)
