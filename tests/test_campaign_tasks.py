@@ -11,7 +11,7 @@ import pytest
 from aicau import Campaign
 from aicau.acquisition.trust import Trust
 from aicau.campaign import parse_strategy
-from aicau.discrete import interval, scatter
+from aicau.discrete import after_zeros, interval, scatter
 from aicau.errors import InputError
 from aicau.page_figures import legend
 from aicau.store.schema import MIGRATIONS
@@ -396,6 +396,8 @@ def test_intervals_of_counts_by_hand():
     assert (low.tolist(), high.tolist()) == ([0, 0, 4, 938], [0, 2, 17, 1062])  # quantiles of Poisson counts
     wide = interval(mean[2:], 4 * mean[2:])
     assert (wide[0] <= low[2:]).all() and (wide[1] > high[2:]).all()  # noqa: PT018
+    # λ ~ Gamma(1/2 + 0, N): a new count is 0 with probability √(N/(N + 1)), 0.913 after 5 zeros and 0.975 after 20.
+    assert [after_zeros(count) for count in (1, 5, 19, 20)] == [3, 1, 1, 0]
     draws = np.random.default_rng(0).poisson(3.0, 400_000).astype(float)
     loss = np.where(draws > 0, draws * np.log(np.maximum(draws, 1) / 3), 0)
     assert scatter(np.array([3.0]))[0] == pytest.approx(loss.mean(), abs=0.01)

@@ -106,6 +106,7 @@ def predict(predictions: Tensor, belief: Belief, info: dict[str, Any]) -> ClassP
     rate = centre[:, 0].numpy()
     spread = info["width"] ** 2 * count_variance(members, mean, variance, info["dispersion"])
     low, high = interval(rate, spread)
+    high = np.maximum(high, after_zeros(info["measurements"]))
     own = info["dispersion"] * scatter(mean[:, 0].numpy())
     return CountPrediction(rate, low, high, spread, epistemic.numpy(), bias.numpy(), own)
 
@@ -135,6 +136,12 @@ def interval(
     low, high = (np.nan_to_num(end, nan=0.0, posinf=2.0**62).astype(np.int64) for end in ends)
     whole = np.floor(mean).astype(np.int64)  # inside, also where a few huge counts make the mean
     return np.minimum(low, whole), np.maximum(high, whole)
+
+
+def after_zeros(count: int, level: float = 0.95) -> int:
+    """Upper end of the interval of a new count when `count` counts were all zero (a Poisson, Jeffreys prior): what no
+    candidate can be known better than from all that was measured."""
+    return int(stats.nbinom.ppf(0.5 + level / 2, 0.5, count / (count + 1)))
 
 
 _RATES = np.geomspace(1e-6, 1e3, 241)
