@@ -392,12 +392,13 @@ def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():
 
 def test_intervals_of_counts_by_hand():
     mean = np.array([0.0, 0.5, 10.0, 1000.0])
-    low, high = interval(np.maximum(mean, 1e-12), mean)
+    low, high = interval(np.maximum(mean, 1e-12), mean, 1000)
     assert (low.tolist(), high.tolist()) == ([0, 0, 4, 938], [0, 2, 17, 1062])  # quantiles of Poisson counts
-    wide = interval(mean[2:], 4 * mean[2:])
+    wide = interval(mean[2:], 4 * mean[2:], 1000)
     assert (wide[0] <= low[2:]).all() and (wide[1] > high[2:]).all()  # noqa: PT018
     # λ ~ Gamma(1/2 + 0, N): a new count is 0 with probability √(N/(N + 1)), 0.913 after 5 zeros and 0.975 after 20.
     assert [after_zeros(count) for count in (1, 5, 19, 20)] == [3, 1, 1, 0]
+    assert interval(np.array([1e-12]), np.array([1e-12]), 5)[1].tolist() == [1]
     draws = np.random.default_rng(0).poisson(3.0, 400_000).astype(float)
     loss = np.where(draws > 0, draws * np.log(np.maximum(draws, 1) / 3), 0)
     assert scatter(np.array([3.0]))[0] == pytest.approx(loss.mean(), abs=0.01)

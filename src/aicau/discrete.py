@@ -105,8 +105,7 @@ def predict(predictions: Tensor, belief: Belief, info: dict[str, Any]) -> ClassP
         return ClassPrediction(tuple(info["classes"]), *parts)
     rate = centre[:, 0].numpy()
     spread = info["width"] ** 2 * count_variance(members, mean, variance, info["dispersion"])
-    low, high = interval(rate, spread)
-    high = np.maximum(high, after_zeros(info["measurements"]))
+    low, high = interval(rate, spread, info["measurements"])
     own = info["dispersion"] * scatter(mean[:, 0].numpy())
     return CountPrediction(rate, low, high, spread, epistemic.numpy(), bias.numpy(), own)
 
@@ -127,6 +126,7 @@ def count_variance(
 def interval(
     mean: NDArray[np.float64],  # (n,)
     variance: NDArray[np.float64],  # (n,)
+    count: int,  # counts that were measured: no candidate is known better than from that many zeros
     level: float = 0.95,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Whole numbers that hold a share `level` of a negative binomial with these moments; of a Poisson at least."""
@@ -135,12 +135,11 @@ def interval(
     ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.5 - level / 2, 0.5 + level / 2))
     low, high = (np.nan_to_num(end, nan=0.0, posinf=2.0**62).astype(np.int64) for end in ends)
     whole = np.floor(mean).astype(np.int64)  # inside, also where a few huge counts make the mean
-    return np.minimum(low, whole), np.maximum(high, whole)
+    return np.minimum(low, whole), np.maximum(high, np.maximum(whole, after_zeros(count, level)))
 
 
 def after_zeros(count: int, level: float = 0.95) -> int:
-    """Upper end of the interval of a new count when `count` counts were all zero (a Poisson, Jeffreys prior): what no
-    candidate can be known better than from all that was measured."""
+    """Upper end of the interval of a new count when `count` counts were all zero (a Poisson, Jeffreys prior)."""
     return int(stats.nbinom.ppf(0.5 + level / 2, 0.5, count / (count + 1)))
 
 

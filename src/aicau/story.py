@@ -81,7 +81,9 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
     y = np.array([row.value for row in new])
     stated = np.broadcast_to(LEVELS, (len(y), len(LEVELS)))
     if isinstance(said, CountPrediction):
-        ends = [discrete.interval(said.mean, said.variance, float(level)) for level in LEVELS]
+        ends = [
+            discrete.interval(said.mean, said.variance, model.info["measurements"], float(level)) for level in LEVELS
+        ]
         true = np.stack([(low <= y) & (y <= high) for low, high in ends], -1)
         return Held(bregman.divergence("poisson", y[:, None], said.mean[:, None]).numpy(), stated, true)
     stages = [model.predict(index, float(level)).columns() for level in LEVELS]

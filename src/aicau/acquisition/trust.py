@@ -24,8 +24,10 @@ class Trust:
     batching: ClassVar[str | None] = None
 
     def score(self, view: View) -> Score:
-        if view.task.kind != "classes" or view.skill is None:
+        if view.task.kind != "classes":
             raise InputError(f"'trust' is about classes, and this problem has {view.task.kind}; use br or pemse")
+        if view.skill is None:
+            raise InputError("'trust' is about classes with members whose skill is known, and this view tells of none")
         apart = terms.epistemic(view, "brier").alpha
         s = view.skill.to(apart)[..., None]
         note = "'trust' has no matrix; use top, spread or power batching"

@@ -54,15 +54,12 @@ class Rehearsed(Spread):
         y = torch.cat([lesson.y, (now - bias).gather(-1, chosen).to(lesson.y)], -1)
         keys = streams.fold(view.keys, Purpose.REHEARSAL)
         keys = torch.stack([streams.fold(keys, e) for e in range(self.trainings)])
-        fitted = lesson.ensemble.fit(view.points[index].expand(self.trainings, *index.shape, -1), _each(y, keys), keys)
+        rows = view.points[index].expand(self.trainings, *index.shape, -1)
+        fitted = lesson.ensemble.fit(rows, y.expand(self.trainings, *y.shape), keys)
         means = decomposition.mean(fitted.predict(view.points)).double()
         unknown, extra = _conditioned(cobias, chosen)
         square = ((bias + means - now) ** 2).mean(0) + (unknown**2).sum(-1) + extra
         return square.to(cobias.factor), _measured(view, chosen)
-
-
-def _each(y: Tensor, keys: Tensor) -> Tensor:
-    return y.expand(*keys.shape, y.shape[-1])
 
 
 def _known(view: View) -> Omega:

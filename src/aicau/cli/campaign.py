@@ -40,8 +40,8 @@ def init(
     """
     from aicau.campaign import Campaign
 
-    columns = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
-    with Campaign.create(campaign, candidates, *columns) as made:
+    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    with Campaign.create(campaign, candidates, *settings) as made:
         status = made.status()
     features = ", ".join(status["features"])
     say(
