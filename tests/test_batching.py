@@ -85,6 +85,54 @@ def test_spread_by_hand():
     assert Spread().select(score_of(alpha), view_of(10, measured={0}), 1)[0].tolist() == [3]
 
 
+def predicted(view, members, skill):
+    """The view with what members predict, and how much of it holds."""
+    return replace(view, predictions=torch.tensor([members]), skill=torch.tensor([skill]))
+
+
+def test_joint_tells_points_apart_that_are_predicted_apart():
+    # 2 is next to the measured point in x and far from it in what comes out; 9 is the farthest in x.
+    view = view_of(10, measured={1})
+    members = [[0.0, 0, 9, 0, 0, 0, 0, 0, 0, 0]] * 2
+    flat = score_of([1.0] * 10)
+    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 1.0), 1).tolist() == [[2]]
+    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 0.0), 1).tolist() == [[9]]
+
+
+def test_joint_places_by_hand():
+    view = predicted(view_of(3), [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]], 0.125)
+    places = BATCHINGS["joint"]().places(view)
+    # x and the predictions both vary by 2/3 in all; of twice that an eighth holds, so predictions count half.
+    torch.testing.assert_close(places[0], torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0], [2.0, 1.5, 1.0]]).double())
+    assert Spread().places(view) is view.x
+
+
+def test_joint_is_spread_where_members_say_nothing():
+    view, score = view_of(8, measured={2}), score_of([3.0, 1, 2, 5, 1, 1, 2, 1])
+    plain = Spread().select(score, view, 4)
+    assert torch.equal(BATCHINGS["joint"]().select(score, view, 4), plain)
+    constant = predicted(view, [[4.0] * 8], 1.0)
+    assert torch.equal(BATCHINGS["joint"]().select(score, constant, 4), plain)
+
+
+def test_joint_gives_every_run_its_own_distances():
+    view = view_of(6, measured={0})
+    one, other = [[0.0, 0, 0, 0, 9, 0]], [[0.0, 0, 0, 9, 0, 0]]
+    both = View(
+        view.x,
+        view.allowed.expand(2, -1),
+        view.measured.expand(2, -1),
+        torch.zeros(2, dtype=torch.int64),
+        torch.tensor([one, other]),
+        skill=torch.ones(2),
+    )
+    score = Score(torch.ones(2, 6).double())
+    together = BATCHINGS["joint"]().select(score, both, 3)
+    assert together[:, 0].tolist() == [4, 3]
+    apart = [BATCHINGS["joint"]().select(score[run : run + 1], both[run : run + 1], 3) for run in (0, 1)]
+    assert torch.equal(torch.cat(apart), together)
+
+
 def test_spread_with_nothing_measured_starts_at_the_centre():
     assert Spread().select(score_of([1.0] * 9), view_of(9), 3)[0].tolist() == [4, 0, 8]
 

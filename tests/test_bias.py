@@ -1,10 +1,12 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from aicau import Direct, Evidence, Observations, Perfect, Quadratic, decomposition, streams
-from aicau.bias import Posterior
+from aicau.bias import Posterior, skill
 from aicau.errors import InputError
 from aicau.kernels import EmbeddingSettings
 
@@ -114,6 +116,27 @@ def test_crossfitted_residuals_come_from_members_that_never_saw_the_row(small):
     other = int(observations.index[1, 6])
     expected = float(predictions[1, :, other].double().mean() - observations.y[1, 6])
     assert float(residual[1, 6]) == pytest.approx(expected, abs=1e-6)
+
+
+def test_skill_is_the_share_of_the_variance_that_members_explain_of_rows_they_did_not_see(small):
+    problem, o, _, keys = small
+    right = torch.randn(2, 1, 144, generator=torch.Generator().manual_seed(1)).expand(-1, 2, -1)
+    y = right[:, 0].gather(-1, o.index).double()
+    observations = Observations(o.index, y, o.round)
+    unseen = torch.zeros(2, 2, observations.rows, dtype=torch.bool)
+    unseen[:, 0, ::2], unseen[:, 1, 1::2] = True, True
+    evidence = Evidence(problem.pool.x, observations, right, keys, unseen)
+    torch.testing.assert_close(skill(evidence), torch.ones(2).double())
+    off = replace(evidence, predictions=right + float(y[0].std(correction=0)) / 2)
+    assert float(skill(off)[0]) == pytest.approx(0.75, abs=1e-4)
+    assert float(skill(replace(evidence, predictions=right + 100.0)).max()) == 0
+    # A member that saw a row says nothing about it, and where all saw all nobody knows.
+    wild = right.clone()
+    wild[0, 1, o.index[0, 0]] = 1e6
+    seen = unseen & (o.index == o.index[0, 0]).logical_not()[:, None]
+    assert float(skill(replace(evidence, predictions=wild, unseen=seen))[0]) == pytest.approx(1.0)
+    assert float(skill(replace(evidence, unseen=None)).max()) == 0
+    assert float(skill(replace(evidence, unseen=torch.zeros_like(unseen))).max()) == 0
 
 
 def test_posterior_is_a_second_moment_that_grows_away_from_data(small):

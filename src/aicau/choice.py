@@ -27,6 +27,7 @@ from aicau.why import Pick, explain
 
 FIRST = "farthest"  # with nothing measured, the batch fills the space
 TASKS = {"regression": VALUES, "classification": Task("classes", 2), "count": Task("counts")}  # two classes at least
+UNTOLD = {"classes": 1.0, "values": 0.0, "counts": 0.0}  # skill of a model that was kept before skills were
 
 
 def round_key(seed: int, round: int) -> Tensor:  # (1,)
@@ -86,8 +87,7 @@ def choose(
 
 
 def _seen(view: View, model: Model) -> View:
-    # A model kept before skills were measured is trusted wholly.
-    skill = torch.tensor([model.info.get("skill", 1.0)]) if model.task.kind == "classes" else None
+    skill = torch.tensor([model.info.get("skill", UNTOLD[model.task.kind])])
     lesson = model.lesson
     view = replace(view, predictions=model.predictions, points=model.x, task=model.task, lesson=lesson, skill=skill)
     return view.told(model.estimate)
@@ -110,8 +110,8 @@ def try_out(strategy: Strategy, task: str) -> None:
     predictions = torch.stack([rates, 1 - rates], -1) if kind.kind == "classes" else rates
     mean = kind.members(predictions).mean(-2)
     estimate = Omega(mean.float()) if kind == VALUES else Belief(mean)
-    skill = torch.ones(1) if kind.kind == "classes" else None
-    view = View(torch.eye(4), flags, torch.zeros_like(flags), streams.runs(0, 1), predictions, task=kind, skill=skill)
+    view = View(torch.eye(4), flags, torch.zeros_like(flags), streams.runs(0, 1), predictions, task=kind)
+    view = replace(view, skill=torch.ones(1))
     try:
         strategy.choose(view.told(estimate), 1)
     except InputError as error:

@@ -76,10 +76,10 @@ def fit(
         "measurements": len(measured.y),
         "strategy": strategy.name,
         "noise_freedom": int((weight - 1).sum()),
+        "skill": float(skill(evidence)),
     }
     if task.kind == "classes":
         info |= class_figures(measured.labels, outside, goal[tested], weight[tested])
-        info["skill"] = float(skill(evidence))
     else:
         inside = (members, belief.mean[0][index], belief.variance()[0][index])
         info |= _count_figures(observations, seen, inside, outside[:, 0], goal[:, 0], weight, tested)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from aicau import decomposition, discrete, discrete_fit
 from aicau.acquisition import Lesson
-from aicau.bias import Belief, Correction, Direct, Evidence, Posterior
+from aicau.bias import Belief, Correction, Direct, Evidence, Posterior, skill
 from aicau.discrete import ClassPrediction, CountPrediction, forward
 from aicau.ensembles import ENSEMBLES
 from aicau.ensembles.mlp import FittedMLP
@@ -217,6 +217,7 @@ def fit(
         "batch_variance": shared,
         "batches": measured.batches(),
         "strategy": strategy.name,
+        "skill": float(skill(one_each)),
     }
     if len(index) >= LEAST:
         errors = correction.process.posterior.left_out_together(told.observations.index[0])

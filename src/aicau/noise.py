@@ -65,6 +65,24 @@ class Fitted:
         common = self.posterior.noise()[..., None]
         return common * local_factor(at, self.posterior.rows.x, self.inflation, self.width)
 
+    def left_out(self) -> tuple[Tensor, Tensor]:  # (runs, l) twice
+        """Each row predicted from the others, and the variance of its value; its noise is foretold by others, too."""
+        mean, variance = self.posterior.left_out()
+        rows = self.posterior.rows
+        assert rows.relative is not None
+        given = [local_factor(rows.x, rows.x, self.inflation, self.width, apart) for apart in (True, False)]
+        own = self.posterior.noise()[..., None] * rows.relative
+        return mean, variance + own * (given[0] / given[1] - 1)
+
+    def inflated(self) -> float:
+        """How much larger a squared error is than a left-out one of rows that the parameters were fitted to."""
+        rows = self.posterior.rows
+        count = rows.y.shape[-1]
+        fitted = (
+            3 + min(rows.x.shape[-1], FREE) + (0 if rows.batch is None else 1 + rows.fades)
+        )  # more lengths are held
+        return count / max(count - fitted, count / 2)
+
 
 def local_factor(
     at: Tensor,  # (..., n, p)
@@ -112,6 +130,7 @@ def fit(
     if local:
         inflation = _squares(posterior, y)
         width = choose_width(x, inflation)
+    if not bool(torch.isinf(width).all()):
         factor = local_factor(x, x, inflation, width)
         factor = factor / factor.mean(-1, keepdim=True)
         posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)

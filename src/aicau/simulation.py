@@ -280,9 +280,7 @@ class Loop:
     def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
         counts = self.observations.counts(self.pool.n)
         told = self._assess(predictions, keys)
-        skills: Tensor | None = None  # (lanes, R)
-        if self.task.kind == "classes":
-            skills = skill(self._evidence(predictions, keys, list(range(len(self.lanes)))))
+        skills = skill(self._evidence(predictions, keys, list(range(len(self.lanes)))))  # (lanes, R)
         batches = []
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
@@ -300,7 +298,7 @@ class Loop:
                     self.capacity[at] - counts[at],
                     self.task,
                     lesson=Lesson(self.ensemble, self.observations.index[at], self.learned[at]),
-                    skill=None if skills is None else skills[at],
+                    skill=skills[at],
                 ).told(told.get(at))
                 history = self.history.get(at, [])
                 with self._clock_lanes([at]):

@@ -52,7 +52,7 @@ class View:
     task: Task = VALUES
     belief: Belief | None = None  # in place of the cobias for classes and counts
     lesson: Lesson | None = None  # for rules that train once more before they choose
-    skill: Tensor | None = None  # (...) of the members on labels they did not see, 0 to 1; classes only
+    skill: Tensor | None = None  # (...) of the members on what they did not see, 0 to 1
 
     def told(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""

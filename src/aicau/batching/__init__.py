@@ -3,6 +3,7 @@
 from aicau.batching.base import Batching
 from aicau.batching.conditional import Conditional
 from aicau.batching.eigen import Eigen
+from aicau.batching.joint import Joint
 from aicau.batching.power import Power
 from aicau.batching.rehearsed import Rehearsed
 from aicau.batching.spread import Spread
@@ -12,9 +13,10 @@ BATCHINGS: dict[str, type[Batching]] = {
     "top": Top,
     "eigen": Eigen,
     "spread": Spread,
+    "joint": Joint,
     "rehearsed": Rehearsed,
     "conditional": Conditional,
     "power": Power,
 }
 
-__all__ = ["BATCHINGS", "Batching", "Conditional", "Eigen", "Power", "Rehearsed", "Spread", "Top"]
+__all__ = ["BATCHINGS", "Batching", "Conditional", "Eigen", "Joint", "Power", "Rehearsed", "Spread", "Top"]

@@ -1,4 +1,4 @@
-"""Rehearsed: half of the batch by `spread`; then the ensemble is trained as if that half had come out as expected, and
+"""Rehearsed: half of the batch by `joint`; then the ensemble is trained as if that half had come out as expected, and
 the other half is chosen where that ensemble would be wrong.
 
 | symbol | name in code | shape | meaning |
@@ -10,7 +10,7 @@ the other half is chosen where that ensemble would be wrong.
 The expected value at x is μ_F − δ, so a rehearsed ensemble has the bias δ + μ_e − μ_F, and C loses what a known value
 tells about its neighbours. Networks start afresh every round; two rehearsals see what training does, not one start.
 
-Where nothing can be rehearsed (one point, no ensemble at hand, classes and counts) it is `spread`.
+Where nothing can be rehearsed (one point, no ensemble at hand, classes and counts) it is `joint`.
 """
 
 from dataclasses import dataclass, replace
@@ -21,14 +21,15 @@ from torch import Tensor
 from aicau import decomposition, streams
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough
-from aicau.batching.spread import Spread, measured_once
+from aicau.batching.joint import Joint
+from aicau.batching.spread import measured_once
 from aicau.errors import InputError
 from aicau.omega import Cobias, Omega
 from aicau.streams import Purpose
 
 
 @dataclass(frozen=True)
-class Rehearsed(Spread):
+class Rehearsed(Joint):
     trainings: int = 2  # ensembles trained in rehearsal: 4 are no better (docs/comparison.md)
 
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)

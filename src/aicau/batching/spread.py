@@ -24,10 +24,15 @@ REPEAT = 0.1  # a repeat tells about one point, a new point about its neighbours
 
 @dataclass(frozen=True)
 class Spread:
+    def places(self, view: View) -> Tensor:  # (n, d), or (..., n, q) where every run has its own
+        """What distances are measured between."""
+        return view.x
+
     def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
         check_enough(view, m)
-        alpha = positive(score.alpha.to(view.x))
-        square = nearest_square(view.x, view.measured)
+        x = self.places(view)
+        alpha = positive(score.alpha.to(x))
+        square = nearest_square(x, view.measured)
         doubt, noise = doubts(view)
         if doubt is not None:
             square = torch.where(view.measured, REPEAT * doubt, square)
@@ -36,10 +41,10 @@ class Spread:
         for step in range(m):
             weight = square
             if step == 0 and bool(torch.isinf(square).any()):
-                weight = torch.where(torch.isinf(square), nearness_to_centre(view.x), square)
+                weight = torch.where(torch.isinf(square), nearness_to_centre(x), square)
             index, allowed = take_best(alpha * weight, allowed)
             chosen.append(index)
-            nearer = torch.minimum(square, square_to(view.x, index))
+            nearer = torch.minimum(square, square_to(x, index))
             if doubt is None or noise is None:
                 square = nearer
                 continue
@@ -70,29 +75,30 @@ def positive(alpha: Tensor) -> Tensor:  # (..., n)
     return torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
 
 
-def square_to(x: Tensor, index: Tensor) -> Tensor:  # (n, d), (...) -> (..., n)
+def square_to(x: Tensor, index: Tensor) -> Tensor:  # (..., n, d), (...) -> (..., n)
     """Squared distance of every point to one point per run."""
-    points = x[index]
+    points = x[index] if x.ndim == 2 else x.take_along_dim(index[..., None, None], -2)[..., 0, :]
     if x.numel() < LARGE:
         return ((x - points[..., None, :]) ** 2).sum(-1)
     # A large pool: the same without a copy of it, by the direct formula (no cancellation).
-    flat = torch.cdist(points.reshape(-1, x.shape[1]), x, compute_mode="donot_use_mm_for_euclid_dist")
-    return flat.reshape(*index.shape, -1) ** 2
+    flat = torch.cdist(points[..., None, :], x, compute_mode="donot_use_mm_for_euclid_dist")
+    return flat[..., 0, :] ** 2
 
 
-def nearness_to_centre(x: Tensor) -> Tensor:  # (n, d) -> (n,)
+def nearness_to_centre(x: Tensor) -> Tensor:  # (..., n, d) -> (..., n)
     """Largest at the centre of the pool: where the first point goes when nothing was measured."""
-    return 1 / (1 + ((x - x.mean(0)) ** 2).sum(-1))
+    return 1 / (1 + ((x - x.mean(-2, keepdim=True)) ** 2).sum(-1))
 
 
-def nearest_square(x: Tensor, measured: Tensor) -> Tensor:  # (n, d), (..., n) -> (..., n)
+def nearest_square(x: Tensor, measured: Tensor) -> Tensor:  # (..., n, d), (..., n) -> (..., n)
     """Squared distance to the nearest measured point; infinite where nothing was measured."""
+    flat = measured.reshape(-1, measured.shape[-1])
     rows = []
-    for row in measured.reshape(-1, x.shape[0]):
-        points = x[row]
+    for own, row in zip(x.expand(*measured.shape, -1).reshape(*flat.shape, -1), flat, strict=True):
+        points = own[row]
         if points.shape[0] == 0:
-            rows.append(torch.full_like(x[:, 0], torch.inf))
+            rows.append(torch.full_like(own[:, 0], torch.inf))
             continue
-        parts = x.split(max(1, 10**7 // points.shape[0]))  # at most 10⁷ distances at a time
+        parts = own.split(max(1, 10**7 // points.shape[0]))  # at most 10⁷ distances at a time
         rows.append(torch.cat([torch.cdist(part, points).amin(-1) for part in parts]) ** 2)
     return torch.stack(rows).reshape(measured.shape)

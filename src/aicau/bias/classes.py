@@ -5,7 +5,6 @@
 | F̄ | `centre` | (..., n, c) | dual mean of the members |
 | f̂ | `frequency` | (..., l, c) | share of each class among the labels of a point |
 | p | `Belief` | (..., n, c) | what the labels say of E Y |
-| s | `skill` | (...) | share of the labels' entropy that members explain of labels they did not see |
 
 `direct` is the paper's estimate in the dual space: the residual there is a difference of logarithms. `posterior` keeps
 the second moment: far from data p is unknown, and the expected divergence says so (aicau.acquisition.terms).
@@ -25,7 +24,6 @@ from aicau.runs import by_run
 LEAST = 1e-3  # probability that a process may leave a class
 FULL = 0.999  # of the largest variance a probability can have
 TINY = 1e-12  # of a probability whose logarithm is taken
-POWERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)  # that probabilities are raised to: less sure to more sure
 
 
 def frequencies(observations: Observations, classes: int) -> tuple[Collapsed, Tensor]:  # (..., l, c)
@@ -92,32 +90,6 @@ def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief
     flat = (o.index.reshape(-1, o.rows), hot.reshape(-1, o.rows, c), o.batch.reshape(-1, o.rows))
     mean, factor, rest = (part.reshape(*lead, *part.shape[1:]) for part in by_run(believe, *flat))
     return on_simplex(mean, factor, rest)
-
-
-def skill(evidence: Evidence) -> Tensor:  # (...)
-    """1 − log loss of members on labels they did not see / that of the frequencies of the classes; 0 to 1.
-
-    Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where.
-    """
-    c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
-    lead = o.y.shape[:-1]
-    unseen = evidence.unseen
-    if unseen is None:
-        unseen = torch.zeros(*lead, members, o.rows, dtype=torch.bool, device=o.y.device)
-
-    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor) -> tuple[Tensor]:
-        at = index[:, None, :, None].expand(-1, members, -1, c)
-        rows = predictions.gather(-2, at).double().clamp_min(TINY).log()  # (runs, K, l, c)
-        weight = torch.where(apart.any(-2, keepdim=True), apart, True)[..., None].double()  # where all saw it: all
-        outside = (rows * weight).sum(-3) / weight.sum(-3)  # (runs, l, c)
-        hot = one_hot(y, c)
-        often = (hot.sum(-2, keepdim=True) + 1) / (y.shape[-1] + c)  # (runs, 1, c); never 0, nor 1
-        said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
-        return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
-
-    parts = (evidence.predictions, o.index, o.y, unseen)
-    (share,) = by_run(explained, *(part.flatten(0, len(lead) - 1) for part in parts))
-    return share.reshape(lead)
 
 
 def each(part: Tensor, c: int) -> Tensor:  # (runs, ...) -> (runs·c, ...)

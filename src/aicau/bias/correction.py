@@ -49,9 +49,9 @@ class Correction:
 
     @classmethod
     def of(cls, process: noise.Fitted, value: Tensor, truth: bool, frame: Frame) -> "Correction":
-        predicted, spread = process.posterior.left_out()
+        predicted, spread = process.left_out()
         error = value - predicted
-        return cls(process, truth, (error**2).mean(-1), error / spread.sqrt(), frame)
+        return cls(process, truth, (error**2).mean(-1), error * (process.inflated() / spread).sqrt(), frame)
 
     def moments(
         self,

@@ -65,7 +65,7 @@ class Posterior:
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
             at = points.expand(index.shape[0], -1, -1)
-            fits = self._fits(frame, points[index], index, y, residual, batch)
+            fits = self._fits(frame, points[index], y, residual, batch)
             best = torch.stack([one.square for one in fits]).argmin(0)
             found = [one.moments(at, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())]
             return tuple(
@@ -87,7 +87,7 @@ class Posterior:
         o, frame = evidence.observations, Frame.of(evidence.x)  # no copy of the pool in double precision
         rows = frame.coordinates(evidence.x[o.index].double())
         with threads(1):
-            found = self._fits(frame, rows, o.index, o.y, evidence.crossfitted(), o.batch, counts)
+            found = self._fits(frame, rows, o.y, evidence.crossfitted(), o.batch, counts)
         return min(found, key=lambda one: float(one.square))
 
     def cobias(self, correction: Correction, x: Tensor, ensemble: Tensor) -> Cobias:  # (n, d), (1, n)
@@ -100,19 +100,16 @@ class Posterior:
         self,
         frame: Frame,
         rows: Tensor,  # (runs, l, p) coordinates
-        index: Tensor,  # (runs, l), like the rest
-        y: Tensor,
+        y: Tensor,  # (runs, l), like the rest
         residual: Tensor,
         batch: Tensor,
         counts: Tensor | None = None,
     ) -> list[Correction]:
         """One for each target that is in question."""
-        # Asked here, where a run stands alone on the CPU: its estimate must not depend on its neighbours.
-        local = bool((noise.replicated(index) >= noise.REPLICATED).all())
         together = batch if self.batches != "none" and noise.several(batch) else None
         fits = []
         for target in ("truth", "residual") if self.target == "best" else (self.target,):
             value = y if target == "truth" else residual
-            process = noise.fit(rows, value, together, counts, self.batches == "field", local, self.shape)
+            process = noise.fit(rows, value, together, counts, self.batches == "field", True, self.shape)
             fits.append(Correction.of(process, value, target == "truth", frame))
         return fits

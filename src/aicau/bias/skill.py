@@ -1,0 +1,63 @@
+"""Skill: how much of the measurements members explain that they did not see; 0 nothing, 1 all.
+
+For values it is a share of their variance, for classes of the entropy of the labels. Noise counts against it: where
+much of a measurement is noise, what members predict is partly noise they have learned.
+"""
+
+import torch
+from torch import Tensor
+
+from aicau.bias.base import Evidence
+from aicau.bias.classes import TINY
+from aicau.ensembles.heads import one_hot
+from aicau.runs import by_run
+
+POWERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)  # that probabilities are raised to: less sure to more sure
+
+
+def skill(evidence: Evidence) -> Tensor:  # (...)
+    """The share for each run; for values 0 where no member left anything out."""
+    return _of_labels(evidence) if evidence.task.kind == "classes" else _of_values(evidence)
+
+
+def _of_values(evidence: Evidence) -> Tensor:  # (...)
+    """1 − squared error of members on rows they did not see / that of the mean of these rows."""
+    o = evidence.observations
+    if evidence.unseen is None:
+        return torch.zeros(o.y.shape[:-1], dtype=torch.double, device=o.y.device)
+
+    def explained(residual: Tensor, y: Tensor, apart: Tensor) -> tuple[Tensor]:  # (runs, l)
+        count = apart.sum(-1, keepdim=True).clamp_min(1)
+        about = torch.where(apart, y - (y * apart).sum(-1, keepdim=True) / count, 0.0)
+        left = (residual**2 * apart).sum(-1) / (about**2).sum(-1)
+        return ((1 - left).nan_to_num(0.0).clamp(0, 1),)  # no rows, or all alike: nothing to explain
+
+    parts = (evidence.crossfitted(), o.y, evidence.unseen.any(-2))
+    (share,) = by_run(explained, *(part.reshape(-1, o.rows) for part in parts))
+    return share.reshape(o.y.shape[:-1])
+
+
+def _of_labels(evidence: Evidence) -> Tensor:  # (...)
+    """1 − log loss of members on labels they did not see / that of the frequencies of the classes; 0 to 1.
+
+    Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where.
+    """
+    c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
+    lead = o.y.shape[:-1]
+    unseen = evidence.unseen
+    if unseen is None:
+        unseen = torch.zeros(*lead, members, o.rows, dtype=torch.bool, device=o.y.device)
+
+    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor) -> tuple[Tensor]:
+        at = index[:, None, :, None].expand(-1, members, -1, c)
+        rows = predictions.gather(-2, at).double().clamp_min(TINY).log()  # (runs, K, l, c)
+        weight = torch.where(apart.any(-2, keepdim=True), apart, True)[..., None].double()  # where all saw it: all
+        outside = (rows * weight).sum(-3) / weight.sum(-3)  # (runs, l, c)
+        hot = one_hot(y, c)
+        often = (hot.sum(-2, keepdim=True) + 1) / (y.shape[-1] + c)  # (runs, 1, c); never 0, nor 1
+        said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
+        return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
+
+    parts = (evidence.predictions, o.index, o.y, unseen)
+    (share,) = by_run(explained, *(part.flatten(0, len(lead) - 1) for part in parts))
+    return share.reshape(lead)
