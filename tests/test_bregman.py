@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -52,6 +52,7 @@ def draw(kind, *shape, seed):
 @CASES
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**31), members=st.integers(1, 7), labels=st.integers(1, 6), lead=st.integers(1, 4))
+@example(seed=62008, members=7, labels=1, lead=2)  # the solver once stopped where φ differs by less than its rounding
 def test_the_decomposition_is_exact(which, kind, seed, members, labels, lead):
     y, f = draw(kind, lead, labels, 3, seed=seed), draw(kind, lead, members, 3, seed=seed + 1)
     parts = bregman.decompose(which, y, f)

@@ -35,9 +35,11 @@ def solve(d: Divergence, target: Tensor, start: Tensor) -> Tensor:  # (..., c) t
         step = torch.linalg.solve(curve + ridge[..., None, None] * eye, d.gradient(z) - goal)
         size = torch.ones_like(left)
         now = height(z)
+        rounding = 1e-15 * (d.function(z).abs() + (goal * z).abs().sum(-1))  # their difference may be far smaller
         for _ in range(60):  # halve while the function does not fall; at rounding the gradient decides
             moved = z - size[..., None] * step
-            fine = (height(moved) < now) | ((height(moved) <= now + 1e-15 * now.abs()) & (miss(moved) < left))
+            high = height(moved)
+            fine = (high < now) | ((high <= now + rounding) & (miss(moved) < left))
             if bool(fine.all()):
                 break
             size = torch.where(fine, size, size / 2)
