@@ -78,9 +78,8 @@ class Fitted:
         """How much larger a squared error is than a left-out one of rows that the parameters were fitted to."""
         rows = self.posterior.rows
         count = rows.y.shape[-1]
-        fitted = (
-            3 + min(rows.x.shape[-1], FREE) + (0 if rows.batch is None else 1 + rows.fades)
-        )  # more lengths are held
+        lengths = min(rows.x.shape[-1], FREE)  # more are held together by their prior
+        fitted = 3 + lengths + (0 if rows.batch is None else 1 + rows.fades)  # with the mean, the signal and the noise
         return count / max(count - fitted, count / 2)
 
 
