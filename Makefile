@@ -9,6 +9,7 @@ BIN := .venv/bin
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps batchbald_redux toma
 	touch $@
 
 demo: .venv/.done

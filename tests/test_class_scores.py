@@ -319,6 +319,21 @@ def test_skill_counts_only_labels_that_a_member_had_not_seen():
     assert float(skill(told([0, 0, 1, 1], members, [[not one for one in row] for row in unseen]))) > 0.5
 
 
+def test_skill_counts_labels_of_the_first_batch_only_where_there_is_no_other():
+    """Four labels told together are all foretold, the two told later are not."""
+    evidence = told([0, 0, 1, 1, 0, 1], [[RIGHT, RIGHT, WRONG, WRONG, WRONG, RIGHT]])
+    assert float(skill(evidence)) > 0.05
+    o = evidence.observations
+    later = Observations(o.index, o.y, o.round, torch.tensor([[7, 7, 7, 7, 8, 9]]))
+    assert float(skill(replace(evidence, observations=later))) == 0
+    first = Observations(o.index, o.y, o.round, torch.tensor([[8, 9, 9, 9, 8, 8]]))
+    alone = told([0, 1, 1], [[RIGHT, WRONG, WRONG]])
+    often = math.log(4 / 8)  # half of all six labels
+    sure = 1 - math.log(0.9**1.4 / (0.9**1.4 + 0.1**1.4)) / often
+    assert float(skill(replace(evidence, observations=first))) == pytest.approx(sure)
+    assert float(skill(alone)) > 0
+
+
 def test_trust_by_hand():
     """Two points: members agree on one, and differ by 0.4 in each of two classes at the other: u = 0 and 2·0.2²."""
     flags = torch.ones(1, 2, dtype=torch.bool)

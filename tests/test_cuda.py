@@ -5,7 +5,9 @@ import torch
 
 from aicau import gp, kernels, streams
 from aicau.bias.quadratic import initial_parameters, split_pairs
+from aicau.ensembles import MLPClassifier, MLPCounts
 from aicau.kernels import EmbeddingSettings, MLPSettings, reference
+from aicau.simulation import simulate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 
@@ -55,3 +57,22 @@ def test_gaussian_processes_equal_the_cpu():
     process = gp.Process(noise=True)
     cpu, cuda = process.fit(x, y, valid), process.fit(x.cuda(), y.cuda(), valid.cuda())
     torch.testing.assert_close(cuda.mean(x.cuda()).cpu(), cpu.mean(x), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [MLPClassifier, MLPCounts])
+def test_classes_and_counts_equal_the_cpu(kind):
+    settings = MLPSettings(max_epochs=30)
+    ensemble = kind(classes=3, settings=settings) if kind is MLPClassifier else kind(settings=settings)
+    keys = streams.runs(0, 2)
+    x = torch.rand(2, 40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double) * 6
+    y = (x[..., 0] / 2).floor()  # 0, 1 or 2
+    cpu = ensemble.fit(x, y, keys).predict(x)
+    cuda = ensemble.fit(x.cuda(), y.cuda(), keys.cuda()).predict(x.cuda())
+    torch.testing.assert_close(cuda.cpu(), cpu, rtol=1e-3, atol=1e-3)
+
+
+def test_a_simulation_of_classes_starts_from_the_same_error_as_on_the_cpu():
+    words = ["random", "trust:spread", "br:posterior:spread"]
+    cpu, cuda = (simulate("class2", words, 20, rounds=1, runs=2, device=device) for device in ("cpu", "cuda"))
+    torch.testing.assert_close(torch.tensor(cuda.mse[..., 0]), torch.tensor(cpu.mse[..., 0]), rtol=0.05, atol=0.01)
+    assert (cuda.queried[:, :, :20] == cpu.queried[:, :, :20]).all()

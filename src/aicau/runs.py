@@ -16,6 +16,7 @@ from torch import Tensor
 
 T = TypeVar("T")
 SMALL = 20_000  # points of a pool up to which one thread computes
+ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
 
 
 @contextmanager
@@ -86,6 +87,9 @@ def repeated(step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...])
 
         return plain
     device = state[0].device
+    free, total = torch.cuda.mem_get_info(device)
+    if free < ROOM * total:  # while a graph is recorded nothing that is kept for later can be given back
+        torch.cuda.empty_cache()
     static = tuple(tensor.clone(memory_format=torch.contiguous_format) for tensor in state)
     outer, inner = torch.cuda.current_stream(device), torch.cuda.Stream(device)
     inner.wait_stream(outer)

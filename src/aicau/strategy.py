@@ -62,8 +62,8 @@ class Strategy:
     def parse(cls, text: str, **parts: Any) -> "Strategy":
         """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
 
-        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and `trust:spread`
-        where `task` says that classes are measured.
+        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and
+        `trust:spread` where `task` says that classes are measured.
         """
         if str(text).strip().lower() == "default":
             word = CLASS_DEFAULT if parts.get("task", VALUES).kind == "classes" else DEFAULT
@@ -175,10 +175,8 @@ class Strategy:
             fitted = self.ensemble.fit(points[seen], observations.y, keys)
             predictions = fitted.predict(points)
             lesson = Lesson(self.ensemble, seen, observations.y)
-            view = replace(view, predictions=predictions, points=points, lesson=lesson)
             evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
-            if self.task.kind == "classes":
-                view = replace(view, skill=skill(evidence))
+            view = replace(view, predictions=predictions, points=points, lesson=lesson, skill=skill(evidence))
             if self.bias is not None:
                 estimate = assess(self.bias, evidence)
                 check_finite(self.bias, estimate)

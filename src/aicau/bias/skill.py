@@ -40,7 +40,9 @@ def _of_values(evidence: Evidence) -> Tensor:  # (...)
 def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     """1 − log loss of members on labels they did not see / that of the frequencies of the classes; 0 to 1.
 
-    Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where.
+    Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where. Labels of
+    the first batch count only where there is no other: of many labels that are wrong together, members who saw some
+    foretell the others, and what is wrong with them too.
     """
     c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
     lead = o.y.shape[:-1]
@@ -48,16 +50,18 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     if unseen is None:
         unseen = torch.zeros(*lead, members, o.rows, dtype=torch.bool, device=o.y.device)
 
-    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor) -> tuple[Tensor]:
+    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor, batch: Tensor) -> tuple[Tensor]:
         at = index[:, None, :, None].expand(-1, members, -1, c)
         rows = predictions.gather(-2, at).double().clamp_min(TINY).log()  # (runs, K, l, c)
         weight = torch.where(apart.any(-2, keepdim=True), apart, True)[..., None].double()  # where all saw it: all
         outside = (rows * weight).sum(-3) / weight.sum(-3)  # (runs, l, c)
         hot = one_hot(y, c)
         often = (hot.sum(-2, keepdim=True) + 1) / (y.shape[-1] + c)  # (runs, 1, c); never 0, nor 1
+        later = batch != batch[..., :1]
+        hot = hot * torch.where(later.any(-1, keepdim=True), later, True)[..., None]
         said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
         return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
 
-    parts = (evidence.predictions, o.index, o.y, unseen)
+    parts = (evidence.predictions, o.index, o.y, unseen, o.batch)
     (share,) = by_run(explained, *(part.flatten(0, len(lead) - 1) for part in parts))
     return share.reshape(lead)
