@@ -45,13 +45,13 @@ ASK = """
 begin = time.perf_counter()
 c = Campaign.open(sys.argv[1])
 opened = time.perf_counter()
-c._features()
+c.models.features()
 read = time.perf_counter()
 from aicau.store import Moment
 with c.store.reading() as session:
     moment = Moment.read(session)
 if moment.rows:
-    c._fitted(moment)
+    c.models.at(moment)
 fitted = time.perf_counter()
 frame = c.ask(int(sys.argv[2]))
 out = {"seconds": time.perf_counter() - begin, "read": read - opened, "fit": fitted - read,

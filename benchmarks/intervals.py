@@ -15,9 +15,9 @@ import torch
 from aicau import checks, problems, streams
 from aicau.bias import Evidence
 from aicau.ensembles import MLP
+from aicau.loop import Lane, Loop
 from aicau.prediction import predict
 from aicau.problems import replay
-from aicau.simulation import Lane, Loop
 from aicau.strategy import Strategy
 
 parser = argparse.ArgumentParser()

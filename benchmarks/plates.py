@@ -15,9 +15,9 @@ import numpy as np
 from aicau import checks, streams
 from aicau.bias import Evidence, Posterior
 from aicau.ensembles import MLP
+from aicau.loop import Lane, Loop
 from aicau.prediction import predict
 from aicau.problems import plates
-from aicau.simulation import Lane, Loop
 from aicau.statistics import paired_ratio
 from aicau.strategy import Strategy
 

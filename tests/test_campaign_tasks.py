@@ -10,7 +10,7 @@ import pytest
 
 from aicau import Campaign
 from aicau.acquisition.trust import Trust
-from aicau.campaign import parse_strategy
+from aicau.campaign_setup import parse_strategy
 from aicau.discrete import after_zeros, interval, scatter
 from aicau.errors import InputError
 from aicau.page_figures import legend
@@ -161,7 +161,7 @@ def test_no_label_of_a_candidate_is_in_the_training_folds_of_the_member_tested_o
         play(campaign, "classification", 1)
         campaign.ask(1)
         with campaign.store.reading() as session:
-            model = campaign._loaded(session.model(1))
+            model = campaign.models.loaded(session.model(1))
         assert model.info["points"] == 8
         assert model.ensemble.unseen.shape == (1, 5, 8)  # folds are of candidates, not of their 24 labels
         assert model.info["noise_freedom"] == 16
@@ -358,7 +358,7 @@ def test_the_story_of_labels_in_numbers(tmp_path):
         play(campaign, "classification", 3)
         story = tell_story(campaign)
         with campaign.store.reading() as session:
-            rows, kept = session.measurements(), campaign._loaded(session.model(1))
+            rows, kept = session.measurements(), campaign.models.loaded(session.model(1))
         assert [r.measurements for r in story.rounds] == [24, 48, 72]
         new = [row for row in rows if row.tell == 2]
         said = kept.predict(np.array([row.candidate for row in new]))
@@ -377,7 +377,7 @@ def test_default_for_labels_trusts_members_by_their_skill(address):
         assert campaign.strategy.acquisition == Trust()
         assert parse_strategy("default", "count").acquisition != Trust()
         campaign.ask(2)
-        _, model = campaign._model
+        _, model = campaign.models.last
         assert 0.1 < model.info["skill"] < 1  # one label in eight is wrong
         assert float(model.estimate.variance().max()) > 0  # the parts come from `posterior`, which doubts
 

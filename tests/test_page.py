@@ -37,7 +37,7 @@ def test_the_story_in_numbers(campaign):
     assert all(r.out_of_fold > 0 for r in story.rounds)
     # The held-out error of round 2 by hand: its kept model on what was measured next.
     with campaign.store.reading() as session:
-        model, rows = campaign._loaded(session.model(1)), session.measurements()
+        model, rows = campaign.models.loaded(session.model(1)), session.measurements()
     new = [row for row in rows if row.tell == 2]
     said = model.predict(np.array([row.candidate for row in new]))
     by_hand = np.sqrt(np.mean((np.array([row.value for row in new]) - said.mean.numpy()) ** 2))

@@ -127,18 +127,6 @@ def test_cuda_without_a_device_is_refused():
         simulate("type2", ["random"], device="cuda")
 
 
-@pytest.mark.parametrize("kind", ["type1", "type2", "type3"])
-@pytest.mark.parametrize("initial", [10, 100])
-def test_with_perfect_information_the_bias_wins(kind, initial):
-    """Figure 2 in small: after 25 single points BR and PEMSE beat random and least confidence, run by run."""
-    names = ["random", "lc", "br:perfect", "pemse:perfect"]
-    problem = problems.make(kind, grid=25)
-    result = simulate(problem, names, initial=initial, batch_size=1, rounds=25, runs=6, seed=1, device="cpu")
-    for ours in names[2:]:
-        for other in names[:2]:
-            assert result.paired(ours, other).mean < 1
-
-
 def test_the_reference_path_gives_the_same_learning_curves(monkeypatch):
     """CUDA is held to the reference path, whose curves agree with the fused CPU kernels' within the spread."""
     from aicau import kernels

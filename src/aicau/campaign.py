@@ -8,7 +8,7 @@ import getpass
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,9 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import candidates, results, tables
-from aicau.errors import InputError, unknown
+from aicau.campaign_models import Models
+from aicau.campaign_setup import check_model, ensemble_of, settings_for, strategy_of, task_of
+from aicau.errors import InputError
 from aicau.files import write_whole
 from aicau.store import (
     ABANDONED,
@@ -36,13 +38,8 @@ from aicau.store import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from aicau.model import Model
     from aicau.strategy import Strategy
-
-LARGE = 20_000  # candidates beyond which the default strategy would take minutes
-LARGE_STRATEGY = "pemse:direct:spread"
 
 
 class Campaign:
@@ -51,8 +48,7 @@ class Campaign:
     def __init__(self, store: Store, author: str | None = None) -> None:
         self.store = store
         self.author = author or default_author()
-        self._x: Tensor | None = None
-        self._model: tuple[int, Model] | None = None
+        self.models = Models(store)
 
     @classmethod
     def create(
@@ -78,40 +74,11 @@ class Campaign:
         (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
-        from aicau.choice import try_out
-        from aicau.ensembles import ENSEMBLES
-
-        task = results.check_task(task)
-        if ensemble not in ENSEMBLES:
-            raise unknown("ensemble", ensemble, list(ENSEMBLES))
-        if ensemble != "paper" and task != "regression":
-            raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
-        try_out(parse_strategy("default" if strategy is None else strategy, task), task)
-        if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
-            raise InputError(f"seed must be a whole number; got {seed!r}")
+        task = check_model(strategy, task, ensemble)  # before a large pool is read
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
-        sheet.array(id)
-        for role, name in (("target", target), ("batch", batch), ("id", id)):
-            if name is not None and (not name or name in candidates.RESERVED or "\x00" in name):
-                raise InputError(f"the {role} column cannot be called {name!r}; choose another name")
-            if role != "id" and name is not None and (sheet.has(name) or name == id):
-                raise InputError(f"{sheet.name} has a column {name!r}, which is to hold the {role}; rename one of them")
-        if target == batch:
-            raise InputError(f"target and batch are both called {target!r}; each needs a column of its own")
-        columns = candidates.describe(sheet, id, ignore)
-        settings = {
-            "id": id,
-            "target": target,
-            "batch": batch,
-            "strategy": strategy or (LARGE_STRATEGY if sheet.rows > LARGE else "default"),
-            "seed": seed,
-            "task": task,
-            "ensemble": ensemble,
-            "columns": columns,
-            "candidates": sheet.rows,
-        }
-        pieces = candidates.cut(sheet, id, columns)
+        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        pieces = candidates.cut(sheet, id, settings["columns"])
         return cls(create_store(url, settings, pieces, author or default_author()), author)
 
     @classmethod
@@ -140,17 +107,11 @@ class Campaign:
 
     @property
     def task(self) -> str:
-        """`regression`, as all campaigns were once, `classification` or `count`."""
-        return str(self.settings.get("task", "regression"))
-
-    @property
-    def ensemble(self) -> str:
-        """The model of values; all campaigns had the paper's networks once."""
-        return str(self.settings.get("ensemble", "paper"))
+        return task_of(self.settings)
 
     @property
     def strategy(self) -> "Strategy":
-        return parse_strategy(self.settings["strategy"], self.task)
+        return strategy_of(self.settings)
 
     # Asking
 
@@ -166,7 +127,7 @@ class Campaign:
                 return known
             moment = Moment.read(session)
         self._check_room(moment, n)
-        model = self._fitted(moment) if self._enough(moment) else None
+        model = self.models.at(moment) if self.models.enough(moment) else None
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
             if (known := self._known(session, request, n)) is not None:
@@ -207,8 +168,8 @@ class Campaign:
         strategy = self.strategy
         earlier: list[Model] = []
         if model is not None and strategy.change is not None:
-            earlier = self._earlier(moment, CHANGES[strategy.change] - 1)
-        picks = choose(self._features(), moment, model, earlier, strategy, self.settings["seed"], n)
+            earlier = self.models.earlier(moment, CHANGES[strategy.change] - 1)
+        picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n)
         return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     def _batch(self, session: Session, ask: int) -> pd.DataFrame:
@@ -265,65 +226,11 @@ class Campaign:
         with self.store.writing() as session:
             return session.abandon(dict(zip(index, names, strict=True)), self.author)
 
-    # Computing
-
-    def _features(self) -> "Tensor":  # (n, d) float32
-        if self._x is None:
-            import torch
-
-            parts = []
-            with self.store.reading() as session:
-                for _, _, features in session.features():
-                    parts.append(candidates.encode(candidates.unpack(features), self.settings["columns"]))
-            self._x = torch.from_numpy(np.concatenate(parts))
-        return self._x
-
-    def _enough(self, moment: Moment) -> bool:
-        """Whether a model can be fitted: something was measured, and of labels at least two classes."""
-        return bool(moment.rows) and (self.task != "classification" or len({row.label for row in moment.rows}) > 1)
-
-    def _fitted(self, moment: Moment) -> "Model":
-        """The model of this moment's measurements: kept by whoever fitted it first."""
-        from aicau.choice import round_key
-        from aicau.measured import Measured
-        from aicau.model import fit
-
-        if self._model is not None and self._model[0] == moment.basis:
-            return self._model[1]
-        with self.store.reading() as session:
-            kept = session.model(moment.basis)
-        if kept is not None:
-            model = self._loaded(kept)
-        else:
-            from safetensors.torch import save
-
-            key = round_key(self.settings["seed"], moment.round)
-            model = fit(self._features(), Measured.of(moment.rows), key, self.strategy, self.task, self.ensemble)
-            model = replace(model, info=model.info | {"basis": moment.basis})
-            tensors, info = model.state()
-            blob = save(tensors)
-            with self.store.writing() as session:
-                session.add_model(moment.basis, moment.round, blob, info)
-        self._model = (moment.basis, model)
-        return model
-
-    def _loaded(self, row: Any) -> "Model":
-        from safetensors.torch import load
-
-        from aicau.model import Model
-
-        return Model.load(load(bytes(row.tensors)), row.info, self._features())
-
-    def _earlier(self, moment: Moment, most: int) -> "list[Model]":
-        """The models of the rounds before, the latest last."""
-        with self.store.reading() as session:
-            last = {round: basis for basis, round, _ in session.model_infos() if round < moment.round}
-            rows = [session.model(last[round]) for round in sorted(last)[-most:]]
-        return [self._loaded(row) for row in rows]
+    # Predicting
 
     def predictions(self) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        model, id = self._current(), self.settings["id"]
+        model, id = self.models.current(), self.settings["id"]
         with self.store.reading() as session:
             parts = session.ids()
         start = 0
@@ -335,14 +242,7 @@ class Campaign:
 
     def note(self) -> str:
         """What must be known about the predictions, in words: after a few results they are not debiased yet."""
-        return self._current().note
-
-    def _current(self) -> "Model":
-        with self.store.reading() as session:
-            moment = Moment.read(session)
-        if not moment.rows:
-            raise InputError("nothing was measured yet, so there is nothing to predict from; tell some results first")
-        return self._fitted(moment)
+        return self.models.current().note
 
     def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
@@ -388,7 +288,7 @@ class Campaign:
                 "task": self.task,
                 **({"classes": session.labels()} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
-                "ensemble": self.ensemble,
+                "ensemble": ensemble_of(self.settings),
                 "seed": self.settings["seed"],
                 "id": self.settings["id"],
                 "target": self.settings["target"],
@@ -422,14 +322,3 @@ def default_author() -> str:
         return getpass.getuser()
     except (OSError, KeyError):
         return "unknown"
-
-
-def parse_strategy(text: str, task: str) -> "Strategy":
-    """A strategy that a laboratory can use: one that does not need the truth."""
-    from aicau.choice import TASKS
-    from aicau.strategy import Strategy
-
-    strategy = Strategy.parse(text, task=TASKS[task])
-    if "perfect" in str(text).lower().split(":"):
-        raise InputError(f"strategy {text!r} knows the truth, which only a simulation has; try 'direct' for the bias")
-    return strategy

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.errors import InputError
+from aicau.sheet import Sheet
 from aicau.store import Chunk
-from aicau.tables import Sheet
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id

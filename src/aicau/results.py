@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.errors import InputError, unknown
+from aicau.sheet import Sheet
 from aicau.store import Measurement
-from aicau.tables import Sheet
 
 TASKS = ("regression", "classification", "count")  # what a measurement is: a value, a label, a count
 LARGEST = 1e100  # its square is still a number

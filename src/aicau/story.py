@@ -38,7 +38,7 @@ def tell_story(campaign: Campaign) -> Story:
         last = session.last_ask()
         last_batch = campaign._batch(session, last.id) if last is not None else None
         states = [row.status for row in session.proposals(last.id)] if last is not None else []
-    model = campaign._fitted(moment) if campaign._enough(moment) else None
+    model = campaign.models.at(moment) if campaign.models.enough(moment) else None
     with campaign.store.reading() as session:
         infos = session.model_infos()
     held = [_held(campaign, moment.rows, basis, nxt) for basis, nxt in _steps([i[0] for i in infos], moment.basis)]
@@ -72,7 +72,7 @@ def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held
         return Held(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0), dtype=bool))
     with campaign.store.reading() as session:
         kept = session.model(basis)
-    model, index = campaign._loaded(kept), np.array([row.candidate for row in new], dtype=np.int64)
+    model, index = campaign.models.loaded(kept), np.array([row.candidate for row in new], dtype=np.int64)
     said = model.predict(index)
     if isinstance(said, ClassPrediction):
         true = np.array([[row.label == label for label in said.labels] for row in new])
@@ -188,7 +188,7 @@ def _replicates(measured: Any) -> tuple[tuple[float, float, int], ...]:
 
 def _map(campaign: Campaign, moment: Moment, model: Model | None) -> Map:
     """First two principal components of the encoded features; a sample of the candidates stands for all."""
-    x = campaign._features()
+    x = campaign.models.features()
     n, d = x.shape
     sample = np.linspace(0, n - 1, min(n, MOST_DRAWN)).astype(np.int64)
     part = x[torch.from_numpy(sample)].double()

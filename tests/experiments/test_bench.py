@@ -11,9 +11,11 @@ import pytest
 
 from aicau import MLP, problems
 from aicau.errors import InputError
-from aicau.experiments import bench, bench_report, bench_scores, peers, phase
-from aicau.experiments.bench import DEFAULT, REFERENCE, Panel, Settings
+from aicau.experiments import bench, bench_report, bench_scores, methods, peers, phase
+from aicau.experiments.bench import Panel, Settings
+from aicau.experiments.methods import REFERENCE
 from aicau.kernels import MLPSettings
+from aicau.strategy import DEFAULT
 
 QUICK = MLP(settings=MLPSettings(max_epochs=5))
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
@@ -80,24 +82,24 @@ class TestScores:
 
 class TestLineup:
     def test_everyone_takes_part(self, monkeypatch):
-        monkeypatch.setattr(bench, "installed", lambda package: True)
-        words, notes = bench.lineup(MLP())
+        monkeypatch.setattr(methods, "installed", lambda name: True)
+        words, notes = methods.lineup(MLP())
         assert notes == []
         assert len(words) == len(set(words)) == 3 + 8 + 1 + 2 + len(peers.PEERS)
-        assert set(bench.STRONG) <= set(words)
+        assert set(methods.STRONG) <= set(words)
         assert {DEFAULT, REFERENCE, "random", "farthest", "lc", "pemse:quadratic:eigen:difference"} <= set(words)
-        assert bench.families(words)[REFERENCE] == "cheats"
-        assert all(bench.method(word).name == word for word in words)
+        assert methods.families(words)[REFERENCE] == "cheats"
+        assert all(methods.method(word).name == word for word in words)
 
     def test_peers_that_are_missing_are_named(self, monkeypatch):
         monkeypatch.setitem(sys.modules, "bmdal_reg", None)
-        words, notes = bench.lineup(MLP())
-        assert not set(bench.STRONG) & set(words)
+        words, notes = methods.lineup(MLP())
+        assert not set(methods.STRONG) & set(words)
         assert "Not installed, so not compared: lcmd:grad" in notes[0]
 
     def test_gradients_need_networks(self, monkeypatch):
-        monkeypatch.setattr(bench, "installed", lambda package: True)
-        words, notes = bench.lineup(object())
+        monkeypatch.setattr(methods, "installed", lambda name: True)
+        words, notes = methods.lineup(object())
         assert "lcmd:sigma" in words
         assert "lcmd:grad" not in words
         assert "Gradient features need" in notes[0]
@@ -108,9 +110,9 @@ class TestLineup:
         with pytest.raises(InputError, match="unknown ensemble 'x'"):
             Settings(ensemble="x")
         with pytest.raises(InputError, match="with --gp"):
-            bench.method("qnipv")
+            methods.method("qnipv")
         with pytest.raises(InputError, match="unknown acquisition"):
-            bench.method("nothing")
+            methods.method("nothing")
         with pytest.raises(InputError, match="unknown panel 'x'; known: type1-10"):
             bench.panels(Settings(panels=("x",)))
         with pytest.raises(InputError, match="name their folder with --data"):
@@ -164,11 +166,11 @@ def test_gp_lines_stand_beside(monkeypatch):
     pytest.importorskip("botorch", reason="the extra peers is not installed")
     panel = Panel("type2-6", problems.make("type2", grid=6), 6, 2, 1)
     monkeypatch.setattr(bench, "panels", lambda settings: ([panel], []))
-    monkeypatch.setattr(bench, "installed", lambda package: package == "botorch")
+    monkeypatch.setattr(methods, "installed", lambda name: name == "qnipv")
     outcome = bench.run(Settings(strategies=("random",), runs=1, gp=True), "cpu", ensemble=QUICK)
     assert outcome.frame.groupby("strategy")["model"].first().to_dict() == {"random": "paper", "qnipv": "own"}
     assert "hetgpy" in outcome.notes[0]
-    assert bench_report.rank(outcome, bench.families(["random", "qnipv"])) is None
+    assert bench_report.rank(outcome, methods.families(["random", "qnipv"])) is None
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import torch
 from aicau import View, problems, streams
 from aicau.ensembles import MLPClassifier
 from aicau.errors import InputError
-from aicau.experiments import bench, bench_classes, bench_report, peers
+from aicau.experiments import bench, bench_classes, bench_report, methods, peers
 from aicau.experiments.bench import Settings
 from aicau.experiments.bench_classes import Panel
 from aicau.kernels import MLPSettings
@@ -29,7 +29,7 @@ def test_the_suite():
     words, notes = bench_classes.lineup(False)
     assert CLASS_DEFAULT in words
     assert Settings("classes").default == CLASS_DEFAULT
-    assert bench.method("default", made[0].problem.task).acquisition == bench.method(CLASS_DEFAULT).acquisition
+    assert methods.method("default", made[0].problem.task).acquisition == methods.method(CLASS_DEFAULT).acquisition
     assert "batchbald" not in words
     assert "batchbald" in notes[0]
     with pytest.raises(InputError, match="softmax head"):

@@ -10,9 +10,8 @@
 The methods of a panel are lanes of one loop. Lines that bring a model of their own (`gp`) run beside it.
 """
 
-import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,21 +22,15 @@ import torch
 from numpy.typing import NDArray
 
 from aicau import checks, problems, streams
-from aicau.ensembles import ENSEMBLES, MLP, Ensemble, of_task
+from aicau.ensembles import ENSEMBLES, Ensemble, of_task
 from aicau.errors import InputError, unknown
-from aicau.experiments import bench_classes, paper, peers
+from aicau.experiments import bench_classes, methods, paper, peers
 from aicau.experiments.bench_classes import Panel
 from aicau.experiments.jobs import over
+from aicau.loop import Lane, Loop
 from aicau.problems import replay
-from aicau.simulation import Lane, Loop
-from aicau.strategy import CLASS_DEFAULT, DEFAULT, Chooser, Strategy
-from aicau.task import VALUES, Task
+from aicau.strategy import CLASS_DEFAULT, DEFAULT
 
-OURS = (DEFAULT, "pemse:direct:spread")
-REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no competitor
-SIMPLE = ("random", "farthest", "lc")
-PAPER = tuple(word for word in paper.BATCHED if "perfect" not in word)
-STRONG = tuple(f"{m}:{f}" for m in ("lcmd", "bait", "badge", "coreset", "batchbald") for f in ("grad", "sigma"))
 SUITES = ("toy", "noisy", "real", "classes")
 ROUNDS = 10
 
@@ -49,7 +42,7 @@ class Settings:
     """What is compared, and how often. Two equal settings give the same numbers on the same data."""
 
     suite: str = "toy"
-    strategies: tuple[str, ...] = ()  # none: `lineup`
+    strategies: tuple[str, ...] = ()  # none: `methods.lineup`
     runs: int = 10
     seed: int = 0
     ensemble: str = "paper"
@@ -80,7 +73,7 @@ class Settings:
     @property
     def strong(self) -> tuple[str, ...]:
         """Methods of the field; the best of them in each panel is the one to beat."""
-        return bench_classes.STRONG if self.suite == "classes" else STRONG
+        return bench_classes.STRONG if self.suite == "classes" else methods.STRONG
 
 
 @dataclass
@@ -120,13 +113,13 @@ def run(
     model = own if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
     if not words:
-        there = installed(_PACKAGE["batchbald"])
-        words, missing = bench_classes.lineup(there) if settings.suite == "classes" else lineup(model)
+        classes = settings.suite == "classes"
+        words, missing = bench_classes.lineup(methods.installed("batchbald")) if classes else methods.lineup(model)
         notes += missing
     for word in words:
-        method(word)  # a name that means nothing is said before anything runs
+        methods.method(word)  # a name that means nothing is said before anything runs
     lines = list(peers.GP_LINES) if settings.gp else []
-    if absent := [line for line in lines if not installed(_PACKAGE[line])]:
+    if absent := [line for line in lines if not methods.installed(line)]:
         notes.append(f"Not installed, so not compared: {', '.join(absent)} (pip install 'aicau[peers]').")
         lines = [line for line in lines if line not in absent]
     each = settings.runs if checks.positive(jobs, "jobs") == 1 else max(1, settings.runs * len(made) // (4 * jobs))
@@ -165,7 +158,7 @@ def compute(
     begin = time.perf_counter()
     panel, first = part.panel, part.runs[0]
     keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
-    lanes = [Lane(panel.problem, method(word, panel.problem.task)) for word in part.words]
+    lanes = [Lane(panel.problem, methods.method(word, panel.problem.task)) for word in part.words]
     device = checks.pick_device(part.device)
     loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, part.ensemble)
     while not loop.done:
@@ -229,45 +222,6 @@ def _real(settings: Settings) -> tuple[list[Panel], list[str]]:
     return made, notes
 
 
-def lineup(ensemble: Ensemble) -> tuple[tuple[str, ...], list[str]]:
-    """Every method that can take part here, and a sentence about those that cannot."""
-    there = [name for name in peers.PEERS if installed(_PACKAGE[name])]
-    notes = []
-    if missing := [name for name in peers.PEERS if name not in there]:
-        notes.append(f"Not installed, so not compared: {', '.join(missing)} (pip install 'aicau[peers]').")
-    if not isinstance(ensemble, MLP):
-        gone = [name for name in there if name.endswith(":grad")]
-        there = [name for name in there if name not in gone]
-        if gone:
-            notes.append(f"Gradient features need the paper's networks, so not compared: {', '.join(gone)}.")
-    return (*SIMPLE, *PAPER, REFERENCE, *OURS, *there), notes
-
-
-_PACKAGE = {
-    **{name: "skactiveml" if name.startswith("gs") else "bmdal_reg" for name in peers.PEERS},
-    "qnipv": "botorch",
-    "hetgpy": "hetgpy",
-    "batchbald": "batchbald_redux",
-}
-
-
-def installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except (ImportError, ValueError):  # ValueError: a name that was shut out on purpose
-        return False
-
-
-def method(word: str, task: Task = VALUES) -> Chooser:
-    """A strategy or a peer by its name; the paper's with everything as it prints it."""
-    peer = {**peers.PEERS, **peers.CLASS_PEERS}.get(word)
-    if peer is not None:
-        return peer
-    if word in peers.GP_LINES:
-        raise InputError(f"{word} brings a model of its own: run it beside the others with --gp")
-    return paper.strategy(word) if word in PAPER else Strategy.parse(word, task=task)
-
-
 def tidy(
     suite: str,
     panel: Panel,
@@ -286,17 +240,3 @@ def tidy(
             rows.append((suite, panel.name, model, word, first + run_, k, points, mse[run_, k], ids))
     columns = ["suite", "panel", "model", "strategy", "run", "round", "points", "mse", "queried"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def families(words: Sequence[str]) -> dict[str, str]:
-    """Where each method comes from, in a word."""
-    known = {
-        **dict.fromkeys(SIMPLE, "simple"),
-        **dict.fromkeys(PAPER, "paper"),
-        REFERENCE: "cheats",
-        **dict.fromkeys([*OURS, *bench_classes.OURS], "ours"),
-        **dict.fromkeys(bench_classes.SIMPLE, "simple"),
-        **dict.fromkeys([*peers.PEERS, *peers.CLASS_PEERS], "peer"),
-        **dict.fromkeys(peers.GP_LINES, "own model"),
-    }
-    return {word: known.get(word, "cheats" if "perfect" in word.split(":") else "other") for word in words}

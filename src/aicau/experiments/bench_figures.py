@@ -5,8 +5,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from aicau.experiments.bench import OURS, REFERENCE, Outcome
+from aicau.experiments.bench import Outcome
 from aicau.experiments.bench_scores import Ranks
+from aicau.experiments.methods import OURS, REFERENCE
 from aicau.report import COLOURS, DASHES, log_ticks
 
 SHOWN = 12  # methods drawn beside the references

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from aicau.ensembles import Ensemble
-from aicau.experiments import bench, bench_classes, bench_figures, bench_scores
-from aicau.experiments.bench import REFERENCE, Outcome, Report, Settings
+from aicau.experiments import bench, bench_classes, bench_figures, bench_scores, methods
+from aicau.experiments.bench import Outcome, Report, Settings
 from aicau.experiments.bench_scores import Ranks, Row
+from aicau.experiments.methods import REFERENCE
 from aicau.files import write_whole
 from aicau.statistics import Interval
 
@@ -29,7 +30,7 @@ def compare(
     begin = time.perf_counter() if begin is None else begin
     (out / "summary.json").unlink(missing_ok=True)
     outcome = bench.run(settings, device, report, ensemble, jobs)
-    families = bench.families(list(outcome.frame["strategy"].unique()))
+    families = methods.families(list(outcome.frame["strategy"].unique()))
     rows = bench_scores.rows(outcome.frame, outcome.choosing, families, settings.strong, REFERENCE)
     ranks = rank(outcome, families)
     table = to_frame(rows)
@@ -160,7 +161,7 @@ def _losses(outcome: Outcome, panels: list[str]) -> list[str]:
     """Where the default is worse than a method that does not cheat."""
     sure: list[str] = []
     perhaps: list[str] = []
-    families, ours = bench.families(list(outcome.frame["strategy"].unique())), outcome.settings.default
+    families, ours = methods.families(list(outcome.frame["strategy"].unique())), outcome.settings.default
     if ours not in families:
         return []
     for panel in panels:

@@ -28,7 +28,7 @@ from aicau.bias import Quadratic
 from aicau.ensembles import MLP, Ensemble
 from aicau.errors import InputError, unknown
 from aicau.files import write_whole
-from aicau.simulation import Lane, Loop
+from aicau.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 TYPES = ("type1", "type2", "type3")

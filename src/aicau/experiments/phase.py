@@ -15,11 +15,12 @@ from matplotlib.patches import Patch, Rectangle
 from aicau import checks, problems, streams
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.errors import InputError, unknown
-from aicau.experiments.bench import Report, method
+from aicau.experiments.bench import Report
 from aicau.experiments.jobs import over
+from aicau.experiments.methods import method
 from aicau.files import write_whole
+from aicau.loop import Lane, Loop
 from aicau.report import COLOURS
-from aicau.simulation import Lane, Loop
 from aicau.statistics import paired_ratio
 from aicau.strategy import DEFAULT
 

@@ -19,9 +19,9 @@ from aicau.ensembles.base import check_rows
 from aicau.ensembles.estimators import FittedFunctions
 from aicau.errors import InputError
 from aicau.experiments.peers.base import Peer
+from aicau.loop import Lane, Loop
 from aicau.pool import Pool
 from aicau.problems import Problem
-from aicau.simulation import Lane, Loop
 
 
 @dataclass(frozen=True)

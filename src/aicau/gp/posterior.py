@@ -1,0 +1,149 @@
+"""A fitted process: means, variances and factors of its covariance over a pool, what batches share, rows left out."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aicau import kernels
+from aicau.gp.likelihood import Rows, covariance, kernel
+
+PIVOTS = 4096  # points a factor's pivots are sought among
+CELLS = 2 * 10**7  # entries of a cross-covariance held at once
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """A fitted process; its answers are in the units of the target, noise and batch effects left out."""
+
+    theta: Tensor  # (..., q)
+    rows: Rows
+    cholesky: Tensor  # (..., l, l)
+    weights: Tensor  # (..., l) K⁻¹ y
+    shift: Tensor  # (...)
+    scale: Tensor  # (...)
+
+    @classmethod
+    def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
+        """With parameters that were found before."""
+        whole = covariance(theta, rows)[0]
+        cholesky, failed = torch.linalg.cholesky_ex(whole)
+        if bool((failed > 0).any()):
+            jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
+            cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
+        weights = torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
+        return cls(theta, rows, cholesky, weights, shift, scale)
+
+    def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        if at.ndim == 3 and at.shape[-2] * self.rows.x.shape[-2] > CELLS and self.rows.shape == "rbf":
+            return torch.stack([self._sum(run, at[run]) for run in range(at.shape[0])])
+        parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
+        return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
+
+    def _sum(self, run: int, at: Tensor) -> Tensor:  # (n, p) -> (n,)
+        """The same for one run over a large pool, without the matrix between pool and data."""
+        valid, length = self.rows.valid[run], self.theta[run, 1 : 1 + at.shape[-1]].exp()
+        weights = self.weights[run][valid]
+        bumps = kernels.rbf_sum(at / length, self.rows.x[run][valid] / length, weights * self.theta[run, 0].exp())
+        return (bumps + self.rows.constant * weights.sum()) * self.scale[run] + self.shift[run]
+
+    def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
+        return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
+
+    def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
+        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact.
+
+        Pivots are those of a pivoted Cholesky decomposition over at most `PIVOTS` points, evenly spread over the rows
+        of `at`; the cost is linear in n.
+        """
+        n = at.shape[-2]
+        some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
+        pivots = self._pivots(some, min(rank, some.shape[-2]))
+        chosen = some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
+        half = self._half(chosen)  # (..., l, r)
+        core = self._prior_between(chosen, chosen) - half.mT @ half
+        floor = 1e-10 * self._prior[..., None] * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
+        root = torch.linalg.cholesky(core + floor)
+        factors, rests = [], []
+        for part in self._chunks(at):
+            own = self._half(part)
+            cross = self._prior_between(part, chosen) - own.mT @ half
+            low = torch.linalg.solve_triangular(root, cross.mT, upper=False).mT
+            factors.append(low)
+            rests.append((self._prior - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
+        scale = self.scale[..., None]
+        return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
+
+    def noise(self) -> Tensor:  # (...)
+        """σ_n², the variance of one measurement (of relative weight 1)."""
+        assert self.rows.relative is not None
+        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+
+    def roughness(self) -> Tensor:  # (...)
+        """How much two values differ, squared, per squared distance between near points: σ_f² mean(1/ℓ_j²)."""
+        lengths = self.theta[..., 1 : 1 + self.rows.x.shape[-1]]
+        return self.theta[..., 0].exp() * torch.exp(-2 * lengths).mean(-1) * self.scale**2
+
+    def batch_variance(self) -> Tensor:  # (...)
+        """σ_b²."""
+        assert self.rows.batch is not None
+        at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
+        return self.theta[..., at].exp() * self.scale**2
+
+    def batch_shift(self) -> Tensor:  # (..., l)
+        """What each row has from its batch: the best linear unbiased prediction."""
+        return (self.rows.shared(self.theta)[0] @ self.weights[..., None])[..., 0] * self.scale[..., None]
+
+    def left_out(self) -> tuple[Tensor, Tensor]:  # (..., l), (..., l)
+        """Each row predicted from the others: mean and variance of its value (Rasmussen & Williams 5.12)."""
+        own = torch.cholesky_inverse(self.cholesky).diagonal(dim1=-2, dim2=-1)
+        mean = (self.rows.y - self.weights / own) * self.scale[..., None] + self.shift[..., None]
+        return mean, self.scale[..., None] ** 2 / own
+
+    def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
+        """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
+        inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
+        error = weights / inverse.diagonal()
+        _, place, count = group.unique(return_inverse=True, return_counts=True)
+        for name in (count > 1).nonzero()[:, 0].tolist():
+            at = (place == name).nonzero()[:, 0]
+            error[at] = torch.linalg.solve(inverse[at][:, at], weights[at])
+        return error * self.scale[0]
+
+    @property
+    def _prior(self) -> Tensor:  # (..., 1)
+        return self.theta[..., :1].exp() + self.rows.constant
+
+    def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
+        return kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+
+    def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
+        return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
+
+    def _half(self, at: Tensor) -> Tensor:  # (..., l, n)
+        return torch.linalg.solve_triangular(self.cholesky, self._cross(at).mT, upper=False)
+
+    def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
+        lead = math.prod(self.theta.shape[:-1])
+        return at.split(max(1, CELLS // (lead * self.rows.x.shape[-2])), dim=-2)
+
+    def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
+        half = self._half(at)
+        left = self._prior - (half**2).sum(-2)  # (..., s)
+        columns: list[Tensor] = []
+        pivots = []
+        for _ in range(rank):
+            best = left.argmax(-1, keepdim=True)  # (..., 1)
+            size = left.gather(-1, best).clamp_min(1e-300).sqrt()
+            point = at.gather(-2, best[..., None].expand(*best.shape, at.shape[-1]))
+            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
+            column = self._prior_between(at, point)[..., 0] - (half * own).sum(-2)
+            for earlier in columns:
+                column = column - earlier * earlier.gather(-1, best)
+            column = column / size
+            columns.append(column)
+            left = (left - column**2).scatter(-1, best, -torch.inf)
+            pivots.append(best[..., 0])
+        return torch.stack(pivots, -1)
