@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 from torch import Tensor
 
 from aicau import bregman
@@ -130,6 +130,8 @@ def interval(
     level: float = 0.95,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Whole numbers that hold a share `level` of a negative binomial with these moments; of a Poisson at least."""
+    from scipy import stats  # late: it takes long to import
+
     more = np.maximum(variance - mean, 1e-9 * mean + 1e-12)
     shape = mean**2 / more
     ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.5 - level / 2, 0.5 + level / 2))
@@ -140,12 +142,17 @@ def interval(
 
 def after_zeros(count: int, level: float = 0.95) -> int:
     """Upper end of the interval of a new count when `count` counts were all zero (a Poisson, Jeffreys prior)."""
+    from scipy import stats
+
     return int(stats.nbinom.ppf(0.5 + level / 2, 0.5, count / (count + 1)))
 
 
 _RATES = np.geomspace(1e-6, 1e3, 241)
 _COUNTS = np.arange(1, 1400)
-_SCATTER = (stats.poisson.pmf(_COUNTS, _RATES[:, None]) * _COUNTS * np.log(_COUNTS / _RATES[:, None])).sum(-1)
+_CHANCE = np.exp(
+    special.xlogy(_COUNTS, _RATES[:, None]) - special.gammaln(_COUNTS + 1) - _RATES[:, None]
+)  # of a Poisson
+_SCATTER = (_CHANCE * _COUNTS * np.log(_COUNTS / _RATES[:, None])).sum(-1)
 
 
 def scatter(rate: NDArray[np.float64]) -> NDArray[np.float64]:

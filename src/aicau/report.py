@@ -6,9 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich import box
 from rich.table import Table
-from scipy import stats
 
-from aicau.statistics import Interval
+from aicau.statistics import Interval, half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +61,7 @@ def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: b
         label=label,
     )
     if band and len(values) > 1:
-        half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values, axis=0)
+        half = half_width(values)
         axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.1, linewidth=0)
 
 
