@@ -262,6 +262,34 @@ def test_posterior_knows_least_where_nothing_was_measured():
     assert float(right.double().mean()) > 0.8
 
 
+def test_of_what_a_label_varies_the_unknown_has_its_share():
+    """p̂(1 − p̂) of each class is split as the process splits its variance: 1 to 3, and all noise."""
+    mean = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).double()
+    factor = torch.tensor([[[[0.2], [0.0]], [[0.2], [0.0]]]]).double()  # (1, c, n, 1)
+    rest, own = torch.tensor([[[0.01, 0.01], [0.0, 0.0]]]).double(), torch.full((1, 2, 2), 0.15).double()
+    belief = classes.on_simplex(mean, factor, rest, own)
+    torch.testing.assert_close(belief.mean, mean)
+    torch.testing.assert_close(belief.variance(), 0.999 * torch.tensor([[[0.25 / 4, 0.25 / 4], [0.0, 0.0]]]).double())
+
+
+def test_posterior_tells_noise_from_what_is_unknown():
+    """Labels that disagree at the same points are noise; the same labels at points apart may be either."""
+    x = torch.linspace(0, 6, 40)[:, None].double()
+    keys = torch.zeros(1, dtype=torch.int64)
+    predictions = torch.full((1, 2, 40, 2), 0.5).double()
+
+    def unknown(index):
+        y = torch.tensor([0.0, 1.0] * 12).double()[None]
+        o = Observations(torch.tensor(index)[None], y, torch.zeros(24, dtype=torch.int64))
+        belief = Posterior().believe(Evidence(x, o, predictions, keys, task=Task("classes", 2)))
+        torch.testing.assert_close(belief.mean[0, 20], torch.tensor([0.5, 0.5]).double(), atol=0.1, rtol=0)
+        return float(terms.unknown(bregman.KL, belief.mean, belief.variance())[0, 20])
+
+    replicated = unknown([5] * 4 + [12] * 4 + [20] * 8 + [28] * 4 + [35] * 4)
+    assert replicated < 0.1 * math.log(2)  # nearly all of the entropy is the label's own
+    assert replicated < unknown(list(range(0, 36, 3)) + list(range(4, 40, 3)))
+
+
 def test_counts_have_beliefs_and_the_poisson_divergence(small):
     """The seam for counts: rates (..., K, n), one entry per vector."""
     problem, observations, _, keys = small

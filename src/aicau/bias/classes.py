@@ -76,20 +76,19 @@ def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief
     points = coordinates(evidence.x.double())
     lead, n = o.y.shape[:-1], len(points)
 
-    def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, ...]:
         together = each(batch, c) if batches != "none" and noise.several(batch) else None
         rows = each(points[index], c)
-        found = noise.fit(rows, apiece(hot), together, None, batches == "field", shape=shape).posterior
+        found = noise.fit(rows, apiece(hot), together, None, batches == "field", True, shape)
         at = points.expand(len(rows), -1, -1)
-        factor, rest = found.factor(at, rank)
-        shares = (found.mean(at), rest)
-        mean, rest = (part.reshape(-1, c, n).mT for part in shares)
-        return mean, factor.reshape(-1, c, n, factor.shape[-1]), rest
+        factor, rest = found.posterior.factor(at, rank)
+        shares = (found.posterior.mean(at), rest, found.variance_at(at))
+        mean, rest, own = (part.reshape(-1, c, n).mT for part in shares)
+        return mean, factor.reshape(-1, c, n, factor.shape[-1]), rest, own
 
     hot = one_hot(o.y, c)
     flat = (o.index.reshape(-1, o.rows), hot.reshape(-1, o.rows, c), o.batch.reshape(-1, o.rows))
-    mean, factor, rest = (part.reshape(*lead, *part.shape[1:]) for part in by_run(believe, *flat))
-    return on_simplex(mean, factor, rest)
+    return on_simplex(*(part.reshape(*lead, *part.shape[1:]) for part in by_run(believe, *flat)))
 
 
 def each(part: Tensor, c: int) -> Tensor:  # (runs, ...) -> (runs·c, ...)
@@ -102,10 +101,19 @@ def apiece(values: Tensor) -> Tensor:  # (runs, l, c) -> (runs·c, l)
     return values.mT.reshape(-1, values.shape[-2])
 
 
-def on_simplex(mean: Tensor, factor: Tensor, rest: Tensor) -> Belief:  # (..., n, c), (..., c, n, r), (..., n, c)
-    """A Gaussian belief made one about probabilities: means in the simplex, variances that a probability can have."""
+def on_simplex(
+    mean: Tensor,  # (..., n, c)
+    factor: Tensor,  # (..., c, n, r)
+    rest: Tensor,  # (..., n, c)
+    own: Tensor,  # (..., n, c) variance of the noise
+) -> Belief:
+    """A Gaussian belief made one about probabilities: means in the simplex, variances that a probability can have.
+
+    A label that comes with probability p̂ varies by p̂(1 − p̂) around it, whatever the process thinks. Of that, what is
+    unknown of p is the share that it has for the process, v/(v + σ²); the rest is noise.
+    """
     inside = mean.clamp_min(LEAST)
     inside = inside / inside.sum(-1, keepdim=True)
     raw = Belief(inside, factor, rest)
-    scale = (FULL * inside * (1 - inside) / raw.variance().clamp_min(1e-300)).clamp_max(1)  # (..., n, c)
+    scale = FULL * inside * (1 - inside) / (raw.variance() + own).clamp_min(1e-300)  # (..., n, c)
     return Belief(inside, factor * scale.mT.sqrt()[..., None], rest * scale)
