@@ -70,7 +70,7 @@ def learning(rounds: Sequence[Round], target: str, error: str) -> str:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.margins(x=0.03)
     _label(axes, "measurements behind the model", f"error of {target} ({error})")
-    axes.legend(frameon=False, fontsize=9, loc="upper right")
+    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
     return _svg(figure, "learning", "Out-of-fold and held-out error against the number of measurements")
 
 
