@@ -180,6 +180,14 @@ def doubtful(doubt, noise, **known):
     return replace(view_of(4, measured={0, 1}, x=x), cobias=Cobias(torch.ones(1, 4, 1), None, None, *scaled), **known)
 
 
+def test_spread_turns_to_known_points_when_no_other_is_left():
+    """A new point first, then the largest α over one more than the measurements: 6/2, 8/4, 3/2."""
+    view = replace(view_of(4, measured={0, 1, 2}), times=torch.tensor([[3, 1, 1, 0]]))
+    assert Spread().select(score_of([8.0, 3, 6, 1]), view, 4).tolist() == [[3, 2, 0, 1]]
+    once = view_of(3, measured={0, 1, 2})
+    assert Spread().select(score_of([1.0, 3, 2]), once, 3).tolist() == [[1, 2, 0]]
+
+
 def test_spread_repeats_a_point_whose_noise_hides_more_than_new_points_offer():
     flat = score_of([1.0] * 4)
     assert Spread().select(flat, doubtful([0.0] * 4, [1.0] * 4), 2)[0].tolist() == [3, 2]

@@ -53,6 +53,28 @@ def play(campaign, task, rounds=2):
         campaign.tell(measured(campaign.ask(8), task, number))
 
 
+@pytest.mark.parametrize(("task", "strategy"), [("classification", None), ("count", None), ("regression", "farthest")])
+def test_when_every_candidate_is_known_all_of_them_come_again(tmp_path, task, strategy):
+    few = pool()[:9]
+    few["dose"] = np.linspace(0.0, 10.0, 9)
+    few.to_csv(tmp_path / "few.csv", index=False)
+    settings = {"target": "outcome", "batch": "plate", "id": "compound", "task": task, "strategy": strategy}
+    campaign = Campaign.create(tmp_path / "few.db", tmp_path / "few.csv", **settings)
+    kind = "count" if task == "regression" else task
+    for number in range(3):
+        batch = campaign.ask(3)
+        assert (batch.replicate == 1).all()
+        campaign.tell(measured(batch, kind, number, 1))
+    again = []
+    for number in range(3, 9):
+        batch = campaign.ask(3)
+        assert batch.why.str.contains("repeat, measured [1-6]x before").all()
+        assert batch.why.str.contains("no new point offers more").all()
+        again += list(batch["compound"])
+        campaign.tell(measured(batch, kind, number, 1))
+    assert set(again) == set(few["compound"])
+
+
 @pytest.mark.parametrize("task", ["classification", "count"])
 def test_a_whole_campaign(address, task, tmp_path):
     campaign = create(address, task)

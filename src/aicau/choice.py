@@ -60,7 +60,7 @@ def choose(
     allowed[moment.abandoned] = False
     key = streams.fold(round_key(seed, moment.round), moment.last_ask)
     x = coordinates(x)
-    view = View(x, allowed[None], marked[None], key)
+    view = View(x, allowed[None], marked[None], key, times=torch.from_numpy(counts.copy())[None])
     scores: list[Score] = []
     if model is None:
         strategy = Strategy.parse(FIRST)
@@ -79,7 +79,9 @@ def choose(
         worth = None if doubt is None or not counts[at] else REPEAT * float(doubt[0, at])
         if doubt is not None and own is not None:
             doubt[0, at] = measured_once(doubt[0, at], own[0, at])
-        reason = reasons[i] if worth is None else "a point known already"
+        reason = reasons[i]
+        if counts[at] and isinstance(strategy.batching, Spread):
+            reason = "no new point offers more" if worth is None else "a point known already"
         rows = known.get(at, [])
         picks.append(explain(at, i, near[i], reason, int(counts[at]), rows, prediction, free, strategy, worth))
         counts[at] += 1

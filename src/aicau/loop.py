@@ -169,6 +169,7 @@ class Loop:
                     self.task,
                     lesson=Lesson(self.ensemble, self.observations.index[at], self.learned[at]),
                     skill=skills[at],
+                    times=counts[at],
                 ).told(told.get(at))
                 history = self.history.get(at, [])
                 with self._clock_lanes([at]):

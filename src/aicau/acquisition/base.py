@@ -53,6 +53,7 @@ class View:
     belief: Belief | None = None  # in place of the cobias for classes and counts
     lesson: Lesson | None = None  # for rules that train once more before they choose
     skill: Tensor | None = None  # (...) of the members on what they did not see, 0 to 1
+    times: Tensor | None = None  # (..., n) how often each was measured; None: once, where it was
 
     def told(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -73,6 +74,7 @@ class View:
             belief=None if self.belief is None else self.belief[run],
             lesson=None if self.lesson is None else self.lesson[run],
             skill=None if self.skill is None else self.skill[run],
+            times=None if self.times is None else self.times[run],
         )
 
 

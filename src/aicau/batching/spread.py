@@ -6,7 +6,8 @@ point is the one nearest to the centre of the pool.
 
 A known point may be worth a repeat. Where the estimator of the bias tells (`Cobias`), it keeps d² = `REPEAT`·u, u the
 squared distance that the doubt about the truth there is worth, and is chosen again when that times its α is more than
-any new point offers; also within a batch, where a measurement of noise v takes u to uv/(u + v).
+any new point offers; also within a batch, where a measurement of noise v takes u to uv/(u + v). Where nobody tells,
+known points come when no other is left: first that with the largest α over one more than its measurements.
 """
 
 from dataclasses import dataclass
@@ -42,7 +43,13 @@ class Spread:
             weight = square
             if step == 0 and bool(torch.isinf(square).any()):
                 weight = torch.where(torch.isinf(square), nearness_to_centre(x), square)
-            index, allowed = take_best(alpha * weight, allowed)
+            worth = alpha * weight
+            index, left = take_best(worth, allowed)
+            spent = worth.gather(-1, index[..., None]) <= 0
+            if bool(spent.any()):
+                worth = torch.where(spent, alpha / (1 + measurements(view)), worth)
+                index, left = take_best(worth, allowed)
+            allowed = left
             chosen.append(index)
             nearer = torch.minimum(square, square_to(x, index))
             if doubt is None or noise is None:
@@ -62,6 +69,11 @@ def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n)
     if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
         return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
     return None, None
+
+
+def measurements(view: View) -> Tensor:  # (..., n)
+    """How often each point was measured."""
+    return (view.measured if view.times is None else view.times).to(view.x)
 
 
 def measured_once(doubt: Tensor, noise: Tensor) -> Tensor:
