@@ -15,14 +15,10 @@ from aicau import bregman, problems, streams
 from aicau.acquisition import terms
 from aicau.bias import Evidence, Posterior
 from aicau.ensembles import of_task
+from aicau.experiments import bench_classes
 from aicau.observations import Observations
 
-PANELS = {
-    "class1": ("class1", 1.0),
-    "class2": ("class2", 1.0),
-    "class2x4": ("class2", 4.0),
-    "class3x4": ("class3", 4.0),
-}
+PANELS = ("class1", "class2", "class2x4", "class3x4")
 
 
 def measured(problem: problems.Problem, labels: int, keys: torch.Tensor) -> Observations:
@@ -59,7 +55,8 @@ def main() -> None:
     given = parser.parse_args()
     print("| problem | labels | noise (true) | unknown of p (true) | bias (true) | rank correlation |")
     print("|---|---|---|---|---|---|")
-    for name, (kind, scale) in PANELS.items():
+    for name in PANELS:
+        kind, scale = bench_classes.KINDS[name]
         problem = problems.make(kind, noise_scale=scale)
         for labels in given.labels:
             row = np.mean([parts(problem, labels, 50 + run) for run in range(given.runs)], axis=0)

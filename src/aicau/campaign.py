@@ -1,7 +1,7 @@
 """A laboratory's campaign: ask for a batch, measure it, tell what came out, again and again; nothing is ever lost.
 
-The only class with state, and its state is a store. PyTorch is imported by the verbs that compute (`ask`, `predict`,
-`report`): `tell` and `status` answer without it.
+Its state is a store; the models it has at hand are kept there, too. PyTorch is imported by the verbs that compute
+(`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
 import getpass
@@ -74,7 +74,7 @@ class Campaign:
         (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
-        task = check_model(strategy, task, ensemble)  # before a large pool is read
+        task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)

@@ -26,8 +26,6 @@ def settings_for(
     ensemble: str,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
-        raise InputError(f"seed must be a whole number; got {seed!r}")
     sheet.array(id)
     for role, name in (("target", target), ("batch", batch), ("id", id)):
         if name is not None and (not name or name in candidates.RESERVED or "\x00" in name):
@@ -49,8 +47,8 @@ def settings_for(
     }
 
 
-def check_model(strategy: str | None, task: str, ensemble: str) -> str:
-    """Words that mean something, and go together; returns the task."""
+def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
+    """Words that mean something and go together, and a seed that is one; returns the task."""
     from aicau.choice import try_out
     from aicau.ensembles import ENSEMBLES
 
@@ -60,6 +58,8 @@ def check_model(strategy: str | None, task: str, ensemble: str) -> str:
     if ensemble != "paper" and task != "regression":
         raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
     try_out(parse_strategy("default" if strategy is None else strategy, task), task)
+    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
+        raise InputError(f"seed must be a whole number; got {seed!r}")
     return task
 
 

@@ -149,9 +149,8 @@ def after_zeros(count: int, level: float = 0.95) -> int:
 
 _RATES = np.geomspace(1e-6, 1e3, 241)
 _COUNTS = np.arange(1, 1400)
-_CHANCE = np.exp(
-    special.xlogy(_COUNTS, _RATES[:, None]) - special.gammaln(_COUNTS + 1) - _RATES[:, None]
-)  # of a Poisson
+# The chance of each count under each rate: a Poisson's, without importing scipy.stats.
+_CHANCE = np.exp(special.xlogy(_COUNTS, _RATES[:, None]) - special.gammaln(_COUNTS + 1) - _RATES[:, None])
 _SCATTER = (_CHANCE * _COUNTS * np.log(_COUNTS / _RATES[:, None])).sum(-1)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special  # half a second less than scipy.stats, at every start of the command line
+from scipy import special  # scipy.stats takes 0.4 s longer to import
 
 
 @dataclass(frozen=True)

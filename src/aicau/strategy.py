@@ -62,8 +62,8 @@ class Strategy:
     def parse(cls, text: str, **parts: Any) -> "Strategy":
         """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
 
-        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and
-        `trust:spread` where `task` says that classes are measured.
+        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and `trust:spread`
+        where `task` says that classes are measured.
         """
         if str(text).strip().lower() == "default":
             word = CLASS_DEFAULT if parts.get("task", VALUES).kind == "classes" else DEFAULT

@@ -7,7 +7,7 @@ point is the one nearest to the centre of the pool.
 A known point may be worth a repeat. Where the estimator of the bias tells (`Cobias`), it keeps d² = `REPEAT`·u, u the
 squared distance that the doubt about the truth there is worth, and is chosen again when that times its α is more than
 any new point offers; also within a batch, where a measurement of noise v takes u to uv/(u + v). Where nobody tells,
-known points come when no other is left: first that with the largest α over one more than its measurements.
+known points come when no new one offers more: first that with the largest α over one more than its measurements.
 """
 
 from dataclasses import dataclass
