@@ -12,9 +12,10 @@ import argparse
 import numpy as np
 import torch
 
-from aicau import Strategy, streams
-from aicau.measured import Measured
-from aicau.model import fit
+from aicau import Strategy
+from aicau.campaign.model import fit
+from aicau.core import streams
+from aicau.prediction.measured import Measured
 
 WELLS, SHIFT, NOISE, POOL = 12, 0.3, 0.15, 300
 

@@ -10,7 +10,8 @@ import argparse
 
 import torch
 
-from aicau import bregman, problems, streams
+from aicau import problems
+from aicau.core import bregman, streams
 from aicau.ensembles import MLPClassifier
 from aicau.kernels import MLPSettings
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aicau import Eigen, Strategy, simulate
 from aicau.acquisition import Score, View
-from aicau.omega import Omega
+from aicau.core.omega import Omega
 
 
 class WholePool(Omega):

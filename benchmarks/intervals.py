@@ -12,12 +12,13 @@ from pathlib import Path
 
 import torch
 
-from aicau import checks, problems, streams
+from aicau import problems
 from aicau.bias import Evidence
+from aicau.core import checks, streams
 from aicau.ensembles import MLP
-from aicau.loop import Lane, Loop
-from aicau.prediction import predict
+from aicau.prediction.values import predict
 from aicau.problems import replay
+from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 parser = argparse.ArgumentParser()

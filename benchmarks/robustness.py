@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from aicau import MLP, Eigen, Quadratic, Strategy
-from aicau.experiments import claims, paper
 from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.paper import claims
+from aicau.paper import plan as paper
 
 PRINTED = EmbeddingSettings(betas=(0.999, 0.9))
 

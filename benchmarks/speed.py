@@ -20,9 +20,10 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from aicau import Omega, Score, View, kernels, streams
+from aicau import Omega, Score, View, kernels
 from aicau.batching import Eigen
 from aicau.bias.quadratic import initial_parameters, split_pairs
+from aicau.core import streams
 from aicau.ensembles.base import fold_membership
 from aicau.kernels import EmbeddingSettings, MLPSettings
 

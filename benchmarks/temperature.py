@@ -9,8 +9,9 @@ from itertools import product
 import numpy as np
 import torch
 
-from aicau import bregman, discrete_fit, streams
+from aicau.core import bregman, streams
 from aicau.ensembles import MLPClassifier
+from aicau.prediction import discrete_fit
 
 POOL = 500
 

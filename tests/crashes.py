@@ -14,7 +14,9 @@ import pandas as pd
 POOL = 400
 # A server process that has imported everything and forks a worker in milliseconds.
 SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["aicau.campaign", "aicau.choice", "safetensors.torch", "psycopg", "crashes"])
+SERVER.set_forkserver_preload(
+    ["aicau.campaign.campaign", "aicau.campaign.choice", "safetensors.torch", "psycopg", "crashes"]
+)
 
 
 def create(address):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from aicau.acquisition import ACQUISITIONS, Score, View
-from aicau.omega import Omega
+from aicau.core.omega import Omega
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from aicau import Eigen, Omega, Score, Spread, Top, View, streams
+from aicau import Eigen, Omega, Score, Spread, Top, View
 from aicau.batching import BATCHINGS
 from aicau.batching.spread import REPEAT
-from aicau.errors import InputError
-from aicau.omega import Cobias
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.omega import Cobias
 
 
 def view_of(n, allowed=None, measured=None, x=None):

@@ -5,9 +5,10 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from aicau import Direct, Evidence, Observations, Perfect, Quadratic, decomposition, streams
+from aicau import Direct, Evidence, Observations, Perfect, Quadratic
 from aicau.bias import Posterior, skill
-from aicau.errors import InputError
+from aicau.core import decomposition, streams
+from aicau.core.errors import InputError
 from aicau.kernels import EmbeddingSettings
 
 QUICK = Quadratic(EmbeddingSettings(max_epochs=40))

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from aicau import bregman, decomposition
-from aicau.errors import AicauError, InputError, TrainingError
+from aicau.core import bregman, decomposition
+from aicau.core.errors import AicauError, InputError, TrainingError
 
 MATRIX = [[2.0, 0.5, 0.0], [0.5, 1.0, -0.3], [0.0, -0.3, 1.5]]
 

@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.errors import InputError
-from aicau.prediction import COLUMNS
+from aicau.core.errors import InputError
+from aicau.prediction.values import COLUMNS
 from aicau.store import schema
 
 

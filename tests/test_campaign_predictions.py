@@ -9,10 +9,11 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from aicau import Campaign, candidates
+from aicau import Campaign
+from aicau.campaign.model import Model
 from aicau.cli.app import app
-from aicau.model import Model
-from aicau.prediction import COLUMNS
+from aicau.prediction.values import COLUMNS
+from aicau.tables import candidates
 
 ROOT = Path(__file__).parents[1]
 NOISE, SHIFT = 0.15, 0.3

@@ -10,12 +10,12 @@ import pytest
 
 from aicau import Campaign
 from aicau.acquisition.trust import Trust
-from aicau.campaign_setup import parse_strategy
-from aicau.discrete import after_zeros, interval, scatter
-from aicau.errors import InputError
-from aicau.page_figures import legend
+from aicau.campaign.setup import parse_strategy
+from aicau.core.errors import InputError
+from aicau.prediction.discrete import after_zeros, interval, scatter
+from aicau.report.figures import legend
+from aicau.report.story import tell_story
 from aicau.store.schema import MIGRATIONS
-from aicau.story import tell_story
 from test_bad_input import run
 
 PARTS = ["epistemic", "bias", "aleatoric"]

@@ -5,10 +5,11 @@ import math
 import pytest
 import torch
 
-from aicau import problems, streams
-from aicau.errors import InputError
+from aicau import problems
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.task import VALUES, Task
 from aicau.problems import CLASS_PROBLEMS, class1, class2, class3
-from aicau.task import VALUES, Task
 
 
 def labels(problem, runs, round=1, repeat=1):

@@ -7,15 +7,16 @@ import pytest
 import torch
 from scipy import stats
 
-from aicau import Strategy, View, bregman, streams
+from aicau import Strategy, View
 from aicau.acquisition import ACQUISITIONS, CLASS_ACQUISITIONS, terms
 from aicau.bias import BIASES, Belief, Direct, Evidence, Perfect, Posterior, classes, skill
+from aicau.core import bregman, streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.task import Task
 from aicau.ensembles import MLPClassifier
-from aicau.errors import InputError
 from aicau.kernels import MLPSettings
-from aicau.observations import Observations
 from aicau.problems import class1, class2
-from aicau.task import Task
 
 TASK = Task("classes", 3)
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=60))

@@ -7,12 +7,13 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from aicau import Strategy, bregman, problems, simulate, streams
+from aicau import Strategy, problems, simulate
 from aicau.cli import app
+from aicau.core import bregman, streams
+from aicau.core.errors import InputError
+from aicau.core.task import Task
 from aicau.ensembles import MLPClassifier
-from aicau.errors import InputError
 from aicau.kernels import MLPSettings
-from aicau.task import Task
 
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=40))
 SMALL = {"initial": 12, "batch_size": 4, "rounds": 3, "ensemble": QUICK, "device": "cpu"}

@@ -5,9 +5,9 @@ import itertools
 import pytest
 import torch
 
-from aicau import decomposition as d
-from aicau.errors import InputError
-from aicau.omega import Omega
+from aicau.core import decomposition as d
+from aicau.core.errors import InputError
+from aicau.core.omega import Omega
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
-from aicau import MLP, Members, Modules, PosteriorSamples, Regressors, streams
+from aicau import MLP, Members, Modules, PosteriorSamples, Regressors
+from aicau.core import streams
+from aicau.core.errors import InputError, TrainingError
 from aicau.ensembles import Auto, Process, Scaled
 from aicau.ensembles.auto import Nearness
 from aicau.ensembles.base import fold_membership
-from aicau.errors import InputError, TrainingError
 from aicau.kernels import MLPSettings
 
 

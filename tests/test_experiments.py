@@ -7,13 +7,14 @@ import pandas as pd
 import pytest
 
 from aicau import MLP, Quadratic
-from aicau.errors import InputError
-from aicau.experiments import claims, paper
-from aicau.experiments.claims import Interval, Verdict
-from aicau.experiments.paper import FIGURES, Outcome, Plan
-from aicau.experiments.reproduce import reproduce
-from aicau.files import write_whole
+from aicau.core.errors import InputError
+from aicau.core.files import write_whole
 from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.paper import claims
+from aicau.paper import plan as paper
+from aicau.paper.claims import Interval, Verdict
+from aicau.paper.plan import FIGURES, Outcome, Plan
+from aicau.paper.reproduce import reproduce
 from aicau.strategy import Strategy
 
 QUICK = MLP(settings=MLPSettings(max_epochs=15))
@@ -40,7 +41,7 @@ def tiny(monkeypatch):
     make = paper.problems.make
     monkeypatch.setattr(paper.problems, "make", lambda kind: make(kind, grid=12))
     run = paper.run
-    monkeypatch.setattr("aicau.experiments.reproduce.run", lambda *a, **k: run(*a, **k, ensemble=QUICK, make=quick))
+    monkeypatch.setattr("aicau.paper.reproduce.run", lambda *a, **k: run(*a, **k, ensemble=QUICK, make=quick))
     return lambda *a, **k: run(*a, **k, device="cpu", ensemble=QUICK, make=quick)
 
 

@@ -76,7 +76,7 @@ def test_a_full_disk_changes_nothing_and_is_one_sentence(full, tmp_path_factory)
 def test_no_room_for_a_new_campaign_leaves_nothing(full):
     folder, limited = full
     code = (
-        "import sys, pandas as pd\nfrom aicau import Campaign\nfrom aicau.errors import StoreError\n"
+        "import sys, pandas as pd\nfrom aicau import Campaign\nfrom aicau.core.errors import StoreError\n"
         "pool = pd.DataFrame({'id': range(60_000), 'x': range(60_000)})\n"
         "try: Campaign.create(sys.argv[1], pool, target='y')\n"
         "except StoreError as error: print(error)"

@@ -5,7 +5,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from aicau import gp
-from aicau.optimise import minimise
+from aicau.gp.optimise import minimise
 
 
 def sample(seed, rows):

@@ -7,9 +7,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from aicau import kernels, streams
+from aicau import kernels
+from aicau.core import streams
+from aicau.core.errors import InputError
 from aicau.ensembles import Classifiers, ClassModules, MLPClassifier, MLPCounts
-from aicau.errors import InputError
 from aicau.kernels import MLPSettings, cpu_mlp, reference
 from aicau.kernels.settings import HEADS
 from test_kernels import flat_gradient, module_from

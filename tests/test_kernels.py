@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from aicau import kernels, streams
+from aicau import kernels
 from aicau.bias.quadratic import initial_parameters, split_pairs
+from aicau.core import streams
 from aicau.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
 
 
@@ -190,7 +191,8 @@ def test_numba_leaves_the_threads_of_torch_alone():
     code = """
 import torch
 torch.set_num_threads(1)
-from aicau import MLP, streams
+from aicau import MLP
+from aicau.core import streams
 x = torch.rand(1, 20, 2)
 MLP().fit(x, x[..., 0], streams.runs(0, 1)).predict(x[0])
 print(torch.get_num_threads())

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from aicau import gp, noise
-from aicau.observations import Observations
+from aicau import gp
+from aicau.core.observations import Observations
+from aicau.gp import noise
 
 
 def plates(seed, shift, own, rows=96, plates=8, repeats=2):

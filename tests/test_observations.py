@@ -2,8 +2,8 @@ import pytest
 import torch
 
 from aicau import Observations, Pool
-from aicau.errors import InputError
-from aicau.pool import standardise
+from aicau.core.errors import InputError
+from aicau.core.pool import standardise
 
 
 def test_collapse_gives_mean_and_count_per_point():

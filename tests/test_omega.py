@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aicau import Omega
-from aicau.errors import InputError
+from aicau.core.errors import InputError
 
 
 def random_omega(seed, n, r, lead=(), extra=False):

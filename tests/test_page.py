@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.errors import InputError
-from aicau.story import tell_story
+from aicau.core.errors import InputError
+from aicau.report.story import tell_story
 
 
 @pytest.fixture(scope="module")

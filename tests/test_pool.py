@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from aicau import Pool
-from aicau.pool import standardise
+from aicau.core.pool import standardise
 
 
 def test_a_rare_category_is_no_farther_than_the_ends_of_a_uniform_column():

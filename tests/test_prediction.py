@@ -3,12 +3,13 @@
 import pytest
 import torch
 
-from aicau import Evidence, streams
+from aicau import Evidence
 from aicau.bias import Posterior
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
 from aicau.ensembles import MLP
-from aicau.errors import InputError
-from aicau.observations import Observations
-from aicau.prediction import predict, quantile
+from aicau.prediction.values import predict, quantile
 from aicau.problems import type2
 
 

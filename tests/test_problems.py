@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from aicau import TableProblem, problems, streams
-from aicau.errors import InputError
+from aicau import TableProblem, problems
+from aicau.core import streams
+from aicau.core.errors import InputError
 from aicau.problems import Problem, plates, type1, type2, type3
 from aicau.problems.base import repeat_number
 

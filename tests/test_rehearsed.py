@@ -5,14 +5,15 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from aicau import Strategy, View, simulate, streams
+from aicau import Strategy, View, simulate
 from aicau.acquisition import Lesson, Score
 from aicau.batching import Rehearsed, Spread
 from aicau.batching.rehearsed import _conditioned
 from aicau.bias import Belief
-from aicau.errors import InputError
-from aicau.omega import Cobias, Omega
-from aicau.task import Task
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.omega import Cobias, Omega
+from aicau.core.task import Task
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import pandas as pd
 import pytest
 import torch
 
-from aicau import TableProblem, simulate, streams
-from aicau.errors import InputError
-from aicau.observations import Observations
+from aicau import TableProblem, simulate
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
 from aicau.problems import replay
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from aicau import MLP, Quadratic, Strategy, problems, simulate
-from aicau.errors import InputError
+from aicau.core.errors import InputError
 from aicau.kernels import EmbeddingSettings, MLPSettings
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))

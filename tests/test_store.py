@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from aicau.errors import InputError, StoreError
+from aicau.core.errors import InputError, StoreError
 from aicau.store import Chunk, Measurement, create_store, examine, open_store
 from aicau.store.engine import fault, label, locate
 
@@ -151,7 +151,7 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
 
 READ_ONLY = """
 import sys
-from aicau.errors import StoreError
+from aicau.core.errors import StoreError
 from aicau.store import Measurement, open_store
 try:
     store = open_store(sys.argv[1])

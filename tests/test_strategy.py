@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from aicau import Eigen, Score, Strategy, View, streams
+from aicau import Eigen, Score, Strategy, View
 from aicau.acquisition import ACQUISITIONS
 from aicau.batching import BATCHINGS
 from aicau.bias import BIASES
-from aicau.errors import InputError
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.task import Task
 from aicau.strategy import CLASS_DEFAULT, DEFAULT
-from aicau.task import Task
 
 
 def test_every_string_of_the_design_is_understood():

@@ -2,7 +2,7 @@ import numpy as np
 import torch
 from scipy import stats
 
-from aicau import streams
+from aicau.core import streams
 
 
 def test_generator_is_splitmix64():

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aicau import candidates, tables
-from aicau.errors import InputError
+from aicau import tables
+from aicau.core.errors import InputError
+from aicau.tables import candidates
 
 
 def sheet(tmp_path, content, name="t.csv"):

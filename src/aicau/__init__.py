@@ -7,12 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicau import bias, bregman, problems, streams
+    from aicau import bias, problems
     from aicau.acquisition import Score, View
     from aicau.batching import Eigen, Spread, Top
     from aicau.bias import Direct, Evidence, Perfect, Quadratic
-    from aicau.campaign import Campaign
-    from aicau.decomposition import (
+    from aicau.campaign.campaign import Campaign
+    from aicau.core import bregman, streams
+    from aicau.core.decomposition import (
         difference,
         emse,
         epistemic,
@@ -21,51 +22,51 @@ if TYPE_CHECKING:
         omega_uncorrelated,
         pemse,
     )
+    from aicau.core.errors import AicauError
+    from aicau.core.observations import Observations
+    from aicau.core.omega import Omega
+    from aicau.core.pool import Pool
     from aicau.ensembles import MLP, Members, Modules, PosteriorSamples, Regressors
-    from aicau.errors import AicauError
-    from aicau.observations import Observations
-    from aicau.omega import Omega
-    from aicau.pool import Pool
     from aicau.problems import Problem, TableProblem
-    from aicau.simulation import Result, simulate
+    from aicau.simulation.simulate import Result, simulate
     from aicau.strategy import Strategy
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "AicauError": "errors",
-    "Campaign": "campaign",
+    "AicauError": "core.errors",
+    "Campaign": "campaign.campaign",
     "Direct": "bias",
     "Eigen": "batching",
     "Evidence": "bias",
     "MLP": "ensembles",
     "Members": "ensembles",
     "Modules": "ensembles",
-    "Observations": "observations",
-    "Omega": "omega",
+    "Observations": "core.observations",
+    "Omega": "core.omega",
     "Perfect": "bias",
-    "Pool": "pool",
+    "Pool": "core.pool",
     "PosteriorSamples": "ensembles",
     "Problem": "problems",
     "Quadratic": "bias",
     "Regressors": "ensembles",
-    "Result": "simulation",
+    "Result": "simulation.simulate",
     "Score": "acquisition",
     "Spread": "batching",
     "Strategy": "strategy",
     "TableProblem": "problems",
     "Top": "batching",
     "View": "acquisition",
-    "difference": "decomposition",
-    "emse": "decomposition",
-    "epistemic": "decomposition",
-    "omega_bias_first": "decomposition",
-    "omega_together": "decomposition",
-    "omega_uncorrelated": "decomposition",
-    "pemse": "decomposition",
-    "simulate": "simulation",
+    "difference": "core.decomposition",
+    "emse": "core.decomposition",
+    "epistemic": "core.decomposition",
+    "omega_bias_first": "core.decomposition",
+    "omega_together": "core.decomposition",
+    "omega_uncorrelated": "core.decomposition",
+    "pemse": "core.decomposition",
+    "simulate": "simulation.simulate",
 }
-_MODULES = ("bias", "bregman", "problems", "streams")
+_MODULES = {"bias": "bias", "bregman": "core.bregman", "problems": "problems", "streams": "core.streams"}
 
 __all__ = [
     "MLP",
@@ -108,7 +109,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"aicau.{name}")
+        return importlib.import_module(f"aicau.{_MODULES[name]}")
     if name in _HOME:
         value = getattr(importlib.import_module(f"aicau.{_HOME[name]}"), name)
         globals()[name] = value

@@ -15,16 +15,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau import checks, streams
 from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Lesson, Score, View
 from aicau.batching import BATCHINGS, Batching
 from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite, skill
+from aicau.core import checks, streams
+from aicau.core.errors import InputError, unknown
+from aicau.core.observations import Observations
+from aicau.core.pool import coordinates
+from aicau.core.runs import by_run
+from aicau.core.task import VALUES, Task
 from aicau.ensembles import MLP, Ensemble
-from aicau.errors import InputError, unknown
-from aicau.observations import Observations
-from aicau.pool import coordinates
-from aicau.runs import by_run
-from aicau.task import VALUES, Task
 
 DEFAULT = "br:posterior:rehearsed"  # what the word `default` stands for: docs/comparison.md
 CLASS_DEFAULT = "trust:spread"  # and for classes: docs/classification.md

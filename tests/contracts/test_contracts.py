@@ -5,12 +5,13 @@ from dataclasses import FrozenInstanceError, fields, is_dataclass
 import pytest
 import torch
 
-from aicau import Evidence, Score, Strategy, View, streams
+from aicau import Evidence, Score, Strategy, View
 from aicau.acquisition import ACQUISITIONS
 from aicau.batching import BATCHINGS
 from aicau.bias import BIASES
+from aicau.core import streams
+from aicau.core.omega import Omega
 from aicau.ensembles import ENSEMBLES
-from aicau.omega import Omega
 from aicau.problems import PROBLEMS
 
 

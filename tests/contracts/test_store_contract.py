@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from aicau.errors import InputError
+from aicau.core.errors import InputError
 from aicau.store import Chunk, Measurement, Moment, create_store, examine, open_store, schema
 
 SETTINGS = {"candidates": 10, "id": "id", "target": "y", "batch": "plate", "strategy": "farthest", "columns": []}

@@ -8,12 +8,15 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from bench import methods, peers, phase
+from bench import report as bench_report
+from bench import scores as bench_scores
+from bench import suites as bench
+from bench.methods import REFERENCE
+from bench.suites import Panel, Settings
 
 from aicau import MLP, problems
-from aicau.errors import InputError
-from aicau.experiments import bench, bench_report, bench_scores, methods, peers, phase
-from aicau.experiments.bench import Panel, Settings
-from aicau.experiments.methods import REFERENCE
+from aicau.core.errors import InputError
 from aicau.kernels import MLPSettings
 from aicau.strategy import DEFAULT
 
@@ -193,7 +196,7 @@ def test_real_panels(sets):
 
 
 def run(*arguments):
-    return subprocess.run([*AICAU, "bench", *arguments], capture_output=True, text=True, timeout=300)
+    return subprocess.run([sys.executable, "-m", "bench", *arguments], capture_output=True, text=True, timeout=300)
 
 
 def test_the_command(sets, tmp_path):

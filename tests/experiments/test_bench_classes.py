@@ -6,16 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from bench import classes as bench_classes
+from bench import methods, peers
+from bench import report as bench_report
+from bench import suites as bench
+from bench.classes import Panel
+from bench.suites import Settings
 
-from aicau import View, problems, streams
+from aicau import View, problems
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.task import Task
 from aicau.ensembles import MLPClassifier
-from aicau.errors import InputError
-from aicau.experiments import bench, bench_classes, bench_report, methods, peers
-from aicau.experiments.bench import Settings
-from aicau.experiments.bench_classes import Panel
 from aicau.kernels import MLPSettings
 from aicau.strategy import CLASS_DEFAULT
-from aicau.task import Task
 
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=10))
 

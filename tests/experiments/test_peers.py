@@ -6,20 +6,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from bench import peers
+from bench.peers import bmdal, gradients, greedy
+from bench.peers import hetgpy as het
+from bench.peers import qnipv as nipv
+from bench.peers.base import Peer, complete
+from bench.peers.gp import Box
 
-from aicau import MLP, decomposition, problems, simulate, streams
+from aicau import MLP, problems, simulate
 from aicau.acquisition import View
+from aicau.core import decomposition, streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.pool import Pool, standardise
 from aicau.ensembles import Members
-from aicau.errors import InputError
-from aicau.experiments import peers
-from aicau.experiments.peers import bmdal, gradients, greedy
-from aicau.experiments.peers import hetgpy as het
-from aicau.experiments.peers import qnipv as nipv
-from aicau.experiments.peers.base import Peer, complete
-from aicau.experiments.peers.gp import Box
 from aicau.kernels import MLPSettings
-from aicau.observations import Observations
-from aicau.pool import Pool, standardise
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))
 MODULE = {"gs": "skactiveml.pool", "qnipv": "botorch.acquisition.active_learning", "hetgpy": "hetgpy"}

@@ -9,9 +9,9 @@ from typing import ClassVar
 
 import torch
 
-from aicau import decomposition
 from aicau.acquisition import uncertainty
 from aicau.acquisition.base import Score, View
+from aicau.core import decomposition
 
 
 @dataclass(frozen=True)

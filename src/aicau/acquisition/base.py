@@ -13,12 +13,12 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from aicau import decomposition
 from aicau.bias import Belief
+from aicau.core import decomposition
+from aicau.core.observations import Observations
+from aicau.core.omega import Omega
+from aicau.core.task import VALUES, Task
 from aicau.ensembles import Ensemble, Fitted
-from aicau.observations import Observations
-from aicau.omega import Omega
-from aicau.task import VALUES, Task
 
 CHANGES = {"difference": 2, "slope": 4}  # by how many rounds each looks at, this one included
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aicau import decomposition
 from aicau.acquisition import uncertainty
 from aicau.acquisition.base import Score, View
+from aicau.core import decomposition
 
 
 @dataclass(frozen=True)

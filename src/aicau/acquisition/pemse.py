@@ -7,9 +7,9 @@ divergence it is E D[F̄‖F] + D[EY‖F̄].
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aicau import decomposition
 from aicau.acquisition import terms
 from aicau.acquisition.base import Score, View
+from aicau.core import decomposition
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aicau import streams
 from aicau.acquisition.base import Score, View
-from aicau.streams import Purpose
+from aicau.core import streams
+from aicau.core.streams import Purpose
 
 
 @dataclass(frozen=True)

@@ -18,11 +18,11 @@ in the dual space, Σ_c ½(a_c b_cᵀ + b_c a_cᵀ)).
 import torch
 from torch import Tensor
 
-from aicau import bregman
 from aicau.acquisition.base import Score, View
-from aicau.bregman import Divergence
-from aicau.omega import Omega
-from aicau.runs import by_run
+from aicau.core import bregman
+from aicau.core.bregman import Divergence
+from aicau.core.omega import Omega
+from aicau.core.runs import by_run
 
 FORMS = ("brier", "symmetric")
 Form = str | Divergence | None  # None: the divergence of the task

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from aicau.acquisition import terms
 from aicau.acquisition.base import Score, View
-from aicau.errors import InputError
+from aicau.core.errors import InputError
 
 
 @dataclass(frozen=True)

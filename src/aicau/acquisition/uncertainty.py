@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.errors import InputError
-from aicau.runs import by_run
+from aicau.core.errors import InputError
+from aicau.core.runs import by_run
 
 
 def least_confidence(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.errors import InputError
-from aicau.omega import Omega
+from aicau.core.errors import InputError
+from aicau.core.omega import Omega
 
 
 class Batching(Protocol):

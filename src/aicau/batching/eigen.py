@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aicau import streams
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough, matrix, take_best
-from aicau.errors import unknown
-from aicau.streams import Purpose
+from aicau.core import streams
+from aicau.core.errors import unknown
+from aicau.core.streams import Purpose
 
 FILLS = ("random", "top", "cycle")
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aicau import streams
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough, take_best
 from aicau.batching.spread import positive
-from aicau.streams import Purpose
+from aicau.core import streams
+from aicau.core.streams import Purpose
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from aicau import decomposition, streams
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough
 from aicau.batching.joint import Joint
 from aicau.batching.spread import measured_once
-from aicau.errors import InputError
-from aicau.omega import Cobias, Omega
-from aicau.streams import Purpose
+from aicau.core import decomposition, streams
+from aicau.core.errors import InputError
+from aicau.core.omega import Cobias, Omega
+from aicau.core.streams import Purpose
 
 
 @dataclass(frozen=True)

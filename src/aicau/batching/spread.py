@@ -17,7 +17,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import check_enough, take_best
-from aicau.omega import Cobias
+from aicau.core.omega import Cobias
 
 LARGE = 10**6  # numbers in the pool from which no copy of it is made
 REPEAT = 0.1  # a repeat tells about one point, a new point about its neighbours too; with 1 strong noise costs more

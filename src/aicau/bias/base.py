@@ -7,12 +7,12 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from aicau import bregman, decomposition
-from aicau.errors import InputError, TrainingError
-from aicau.observations import Collapsed, Observations
-from aicau.omega import Omega
-from aicau.runs import by_run
-from aicau.task import VALUES, Task
+from aicau.core import bregman, decomposition
+from aicau.core.errors import InputError, TrainingError
+from aicau.core.observations import Collapsed, Observations
+from aicau.core.omega import Omega
+from aicau.core.runs import by_run
+from aicau.core.task import VALUES, Task
 
 
 @dataclass(frozen=True)

@@ -13,13 +13,14 @@ the second moment: far from data p is unknown, and the expected divergence says 
 import torch
 from torch import Tensor
 
-from aicau import bregman, noise
 from aicau.bias.base import Belief, Evidence
+from aicau.core import bregman
+from aicau.core.observations import Collapsed, Observations
+from aicau.core.pool import coordinates
+from aicau.core.runs import by_run
 from aicau.ensembles.heads import one_hot
 from aicau.ensembles.process import centre_and_spread
-from aicau.observations import Collapsed, Observations
-from aicau.pool import coordinates
-from aicau.runs import by_run
+from aicau.gp import noise
 
 LEAST = 1e-3  # probability that a process may leave a class
 FULL = 0.999  # of the largest variance a probability can have
@@ -71,7 +72,7 @@ def direct(evidence: Evidence) -> Belief:
 
 
 def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief:
-    """A Gaussian process (aicau.noise) on the indicator of each class, one row per label, batch effects taken out."""
+    """A Gaussian process on the indicator of each class, one row per label, batch effects taken out."""
     c, o = evidence.task.classes, evidence.observations
     points = coordinates(evidence.x.double())
     lead, n = o.y.shape[:-1], len(points)

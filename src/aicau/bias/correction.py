@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aicau import gp, noise
-from aicau.omega import Cobias
-from aicau.pool import Frame
+from aicau import gp
+from aicau.core.omega import Cobias
+from aicau.core.pool import Frame
+from aicau.gp import noise
 
 
 @dataclass(frozen=True)

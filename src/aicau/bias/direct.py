@@ -5,11 +5,12 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from aicau import decomposition, gp
+from aicau import gp
 from aicau.bias import classes
 from aicau.bias.base import Belief, Evidence, place
-from aicau.omega import Omega
-from aicau.runs import by_run
+from aicau.core import decomposition
+from aicau.core.omega import Omega
+from aicau.core.runs import by_run
 
 
 @dataclass(frozen=True)

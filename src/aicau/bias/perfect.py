@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aicau import checks, decomposition
 from aicau.bias.base import Belief, Evidence, known
-from aicau.omega import Omega
+from aicau.core import checks, decomposition
+from aicau.core.omega import Omega
 
 
 @dataclass(frozen=True)

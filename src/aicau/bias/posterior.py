@@ -4,7 +4,7 @@ Far from data the bias is unknown, not zero: Δ̂ = m mᵀ + C says so, with m t
 after the measurements. C is kept as a low-rank factor and a diagonal that makes its own diagonal exact; the cost is
 linear in the pool.
 
-The process (aicau.noise) sees every measurement as a row: replicates weigh, and what a batch shares is taken out. It
+The process (aicau.gp.noise) sees every measurement as a row: replicates weigh, and what a batch shares is taken out. It
 can model the measurements themselves (then δ = μ_F − f, and an ensemble that has begun to fit noise is found out), or
 the residuals of members that never saw the row (then it corrects what the ensemble knows already). `best` takes, run by
 run, the one that predicts left-out measurements better. Figures for each choice are in docs/comparison.md.
@@ -16,14 +16,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from aicau import decomposition, noise
 from aicau.bias import classes
 from aicau.bias.base import Belief, Evidence
 from aicau.bias.correction import Correction, Moments
-from aicau.errors import unknown
-from aicau.omega import Cobias
-from aicau.pool import Frame
-from aicau.runs import by_run, threads, threads_for
+from aicau.core import decomposition
+from aicau.core.errors import unknown
+from aicau.core.omega import Cobias
+from aicau.core.pool import Frame
+from aicau.core.runs import by_run, threads, threads_for
+from aicau.gp import noise
 
 TARGETS = ("best", "truth", "residual")
 BATCHES = ("field", "shift", "none")

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from aicau.bias.base import Evidence
 from aicau.bias.classes import TINY
+from aicau.core.runs import by_run
 from aicau.ensembles.heads import one_hot
-from aicau.runs import by_run
 
 POWERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)  # that probabilities are raised to: less sure to more sure
 

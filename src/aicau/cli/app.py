@@ -5,7 +5,7 @@ import time
 
 import typer
 
-from aicau.errors import AicauError, StoreError
+from aicau.core.errors import AicauError, StoreError
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 

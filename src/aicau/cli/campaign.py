@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from aicau.cli.app import app
-from aicau.errors import InputError, StoreError
+from aicau.core.errors import InputError, StoreError
 
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
@@ -38,7 +38,7 @@ def init(
 
     Example: aicau init screen.db candidates.csv --id compound --target viability --batch plate
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
     with Campaign.create(campaign, candidates, *settings) as made:
@@ -65,7 +65,7 @@ def ask(
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
     check_out(out)
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
         frame = opened.ask(n, request)
@@ -95,7 +95,7 @@ def tell(
 
     Example: aicau tell screen.db plate-1-results.csv
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
         told = opened.tell(results, correct)
@@ -118,7 +118,7 @@ def abandon(
 
     Example: aicau abandon screen.db compound-17 compound-42
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
         count = opened.abandon(ids)
@@ -131,7 +131,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     Example: aicau status screen.db --json
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         found = opened.status()
@@ -157,7 +157,7 @@ def predict(
     Example: aicau predict screen.db --out predictions.csv
     """
     check_out(out)
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         note = opened.note()
@@ -189,7 +189,7 @@ def report(
     Example: aicau report screen.db --out report.html
     """
     check_out(out, (".html", ".htm"))
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         written(out, lambda: opened.report(out))
@@ -204,7 +204,7 @@ def export(
 
     Example: aicau export screen.db backup
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         files = written(folder, lambda: opened.export(folder))
@@ -217,7 +217,7 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
 
     Example: aicau doctor screen.db
     """
-    from aicau.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         checks = opened.doctor()
@@ -254,7 +254,7 @@ def save(frame: Any, out: Path, otherwise: str) -> None:
     import pyarrow as pa
 
     from aicau import tables
-    from aicau.files import write_whole
+    from aicau.core.files import write_whole
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
     try:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import START, app
-from aicau.errors import AicauError
+from aicau.core.errors import AicauError
 
 
 @app.command()
@@ -38,7 +38,7 @@ def simulate(
     if plot is not None and (plot.suffix.lower() not in {".png", ".svg", ".pdf"} or not plot.parent.is_dir()):
         raise AicauError(f"cannot write a plot to {plot}: name a .png, .svg or .pdf file in a folder that exists")
     from aicau import problems
-    from aicau.simulation import simulate as run
+    from aicau.simulation.simulate import simulate as run
     from aicau.strategy import Strategy
 
     parameters = {"grid": grid, "noise_scale": noise_scale}
@@ -54,7 +54,7 @@ def simulate(
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from aicau.report import table
+        from aicau.simulation.curves import table
 
         console = Console()
         columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
@@ -84,8 +84,8 @@ def reproduce(
 
     Example: aicau reproduce batching --quick --out results
     """
-    from aicau.experiments.paper import FIGURES, Plan
-    from aicau.experiments.reproduce import reproduce as run
+    from aicau.paper.plan import FIGURES, Plan
+    from aicau.paper.reproduce import reproduce as run
 
     if out.exists() and not out.is_dir():
         raise AicauError(f"cannot write to {out}: it is not a folder")
@@ -114,65 +114,3 @@ def reproduce(
     seconds = summary["seconds"]
     assert isinstance(seconds, dict)
     console.print(f"{', '.join(names)}: {plan.runs} runs in {seconds['total']:.0f} s; files in {out}")
-
-
-@app.command()
-def bench(
-    suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
-    data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
-    strategy: Annotated[
-        list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")
-    ] = None,
-    panel: Annotated[list[str] | None, typer.Option(help="These panels only, e.g. type2-10 or agnp; repeat")] = None,
-    ensemble: Annotated[str, typer.Option(help="The model that all methods share")] = "paper",
-    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
-    most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
-    gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
-    jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("bench"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
-) -> None:
-    """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
-
-    Example: aicau bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:rehearsed --runs 3
-    """
-    from functools import partial
-
-    if out.exists() and not out.is_dir():
-        raise AicauError(f"cannot write to {out}: it is not a folder")
-    words = tuple(strategy or ())
-    if suite == "phase":
-        from aicau.experiments.phase import HANDFUL, Grid, diagram
-
-        if data is not None or panel or gp:
-            raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, jobs=jobs)
-        page = "phase.md"
-    else:
-        from aicau.experiments.bench import Settings
-        from aicau.experiments.bench_report import compare
-
-        settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
-        work = partial(compare, settings, out, device, jobs=jobs)
-        page = "bench.md"
-    if as_json:
-        print(json.dumps(work(begin=START), allow_nan=False))
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting")
-        summary = work(
-            begin=START,
-            report=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-        )
-    console = Console()
-    console.print(Markdown((out / page).read_text()))
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict)
-    console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")

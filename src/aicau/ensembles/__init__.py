@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from aicau.core.task import VALUES, Task
 from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
 from aicau.ensembles.classifiers import Classifiers, ClassModules
@@ -9,7 +10,6 @@ from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regre
 from aicau.ensembles.heads import MLPClassifier, MLPCounts
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import Process
-from aicau.task import VALUES, Task
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
 

@@ -5,9 +5,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from aicau import streams
-from aicau.errors import InputError
-from aicau.streams import Purpose
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.streams import Purpose
 
 
 class Fitted(Protocol):

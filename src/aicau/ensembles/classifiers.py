@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aicau import checks
+from aicau.core import checks
+from aicau.core.errors import InputError
 from aicau.ensembles.base import check_rows, fold_membership
 from aicau.ensembles.estimators import FittedFunctions, each_run, seeded, seeds, train_module
 from aicau.ensembles.heads import one_hot
-from aicau.errors import InputError
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from aicau import checks, streams
+from aicau.core import checks, streams
+from aicau.core.errors import InputError, TrainingError
+from aicau.core.streams import Purpose
 from aicau.ensembles.base import check_rows, fold_membership
-from aicau.errors import InputError, TrainingError
-from aicau.streams import Purpose
 
 
 @dataclass(frozen=True)

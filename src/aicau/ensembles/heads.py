@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from aicau import checks
+from aicau.core import checks
+from aicau.core.errors import InputError
 from aicau.ensembles.base import check_rows
 from aicau.ensembles.mlp import FittedMLP, train
-from aicau.errors import InputError
 from aicau.kernels import MLPSettings
 
 

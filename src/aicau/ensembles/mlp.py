@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from aicau import checks, kernels, streams
+from aicau import kernels
+from aicau.core import checks, streams
+from aicau.core.errors import InputError, TrainingError
+from aicau.core.streams import Purpose
 from aicau.ensembles.base import check_rows, fold_membership
-from aicau.errors import InputError, TrainingError
 from aicau.kernels import MLPSettings
-from aicau.streams import Purpose
 
 
 @dataclass(frozen=True)

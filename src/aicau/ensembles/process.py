@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aicau import checks, noise, streams
+from aicau.core import checks, streams
+from aicau.core.streams import Purpose
 from aicau.ensembles.base import check_rows, fold_membership
-from aicau.gp import Posterior
-from aicau.streams import Purpose
+from aicau.gp import Posterior, noise
 
 
 @dataclass(frozen=True)

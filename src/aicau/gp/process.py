@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from aicau.gp.likelihood import Rows, negative_log_likelihood
+from aicau.gp.optimise import minimise
 from aicau.gp.posterior import Posterior
-from aicau.optimise import minimise
 
 CONSTANT_BOUNDS = (1e-3, 1e3)
 LENGTH_BOUNDS = (1e-2, 1e2)

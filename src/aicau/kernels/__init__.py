@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aicau.core.runs import threads
 from aicau.kernels import reference
 from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
-from aicau.runs import threads
 
 __all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
 

@@ -3,7 +3,7 @@
 import itertools
 from dataclasses import dataclass
 
-from aicau.errors import InputError, unknown
+from aicau.core.errors import InputError, unknown
 
 HEADS = ("squared", "softmax", "poisson")
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from aicau.errors import unknown
+from aicau.core.errors import unknown
 from aicau.problems.base import Problem
 from aicau.problems.classes import ClassToy, class1, class2, class3
 from aicau.problems.plates import Plates, plates

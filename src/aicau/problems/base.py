@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aicau import streams
-from aicau.errors import InputError
-from aicau.observations import Observations
-from aicau.pool import Pool
-from aicau.runs import by_run
-from aicau.streams import Purpose
-from aicau.task import VALUES, Task
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.pool import Pool
+from aicau.core.runs import by_run
+from aicau.core.streams import Purpose
+from aicau.core.task import VALUES, Task
 
 
 class Problem(ABC):

@@ -20,10 +20,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from aicau.pool import Pool
+from aicau.core.pool import Pool
+from aicau.core.task import Task
 from aicau.problems.base import Correlated, Problem, Uncorrelated, correlation_root
 from aicau.problems.toy import Toy
-from aicau.task import Task
 
 CLASSES = 3
 CENTRE, RADIUS, EDGE = (4.4, 2.0), 1.4, 0.4  # of the disc of pure noise, and over what distance it fades

@@ -6,9 +6,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from aicau import streams
-from aicau.errors import InputError
-from aicau.pool import Pool
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.pool import Pool
 from aicau.problems.base import Problem
 from aicau.problems.toy import Toy
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from aicau import checks
-from aicau.errors import InputError
-from aicau.pool import standardise as standardised
+from aicau.core import checks
+from aicau.core.errors import InputError
+from aicau.core.pool import standardise as standardised
 from aicau.problems.table import TableProblem
 
 LEFT_OUT = ("is_control", "is_copy")

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aicau import checks, streams
-from aicau.errors import InputError
-from aicau.observations import Observations
-from aicau.pool import Pool
+from aicau.core import checks, streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.pool import Pool
+from aicau.core.streams import Purpose
 from aicau.problems.base import Problem, repeat_number
-from aicau.streams import Purpose
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from aicau import checks
-from aicau.errors import InputError
-from aicau.pool import Pool
+from aicau.core import checks
+from aicau.core.errors import InputError
+from aicau.core.pool import Pool
 from aicau.problems.base import Correlated, Problem, Uncorrelated, correlation_root
 
 

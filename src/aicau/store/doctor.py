@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 
-from aicau.errors import AicauError
+from aicau.core.errors import AicauError
 from aicau.store.engine import explained
 from aicau.store.schema import asks, chunks, events, metadata, models, tells
 from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.errors import InputError, StoreError
+from aicau.core.errors import InputError, StoreError
 
 WAIT = 120.0  # seconds for another writer to finish
 SQLITE_HEADER = b"SQLite format 3\x00"

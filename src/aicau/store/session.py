@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Column, Connection, Row, Table, func, select, update
 
-from aicau.errors import InputError
+from aicau.core.errors import InputError
 from aicau.store.schema import asks, chunks, events, measurements, meta, models, proposals, tells
 
 PENDING, COMPLETED, FAILED, ABANDONED = "pending", "completed", "failed", "abandoned"

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, inspect
 
-from aicau.errors import InputError, StoreError
+from aicau.core.errors import InputError, StoreError
 from aicau.store.engine import SQLITE_HEADER, WAIT, connect, explained, fault, label, locate, transaction
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session

@@ -1,0 +1,81 @@
+"""`python -m bench`: the comparison with the field, from the root of the repository."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aicau.cli.app import START, fail
+from aicau.core.errors import AicauError
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+
+@app.command()
+def bench(
+    suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
+    data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
+    strategy: Annotated[
+        list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")
+    ] = None,
+    panel: Annotated[list[str] | None, typer.Option(help="These panels only, e.g. type2-10 or agnp; repeat")] = None,
+    ensemble: Annotated[str, typer.Option(help="The model that all methods share")] = "paper",
+    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 10,
+    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
+    gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("bench"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
+) -> None:
+    """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
+
+    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:rehearsed --runs 3
+    """
+    from functools import partial
+
+    if out.exists() and not out.is_dir():
+        raise AicauError(f"cannot write to {out}: it is not a folder")
+    words = tuple(strategy or ())
+    if suite == "phase":
+        from bench.phase import HANDFUL, Grid, diagram
+
+        if data is not None or panel or gp:
+            raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
+        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, jobs=jobs)
+        page = "phase.md"
+    else:
+        from bench.report import compare
+        from bench.suites import Settings
+
+        settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
+        work = partial(compare, settings, out, device, jobs=jobs)
+        page = "bench.md"
+    if as_json:
+        print(json.dumps(work(begin=START), allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting")
+        summary = work(
+            begin=START,
+            report=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
+        )
+    console = Console()
+    console.print(Markdown((out / page).read_text()))
+    seconds = summary["seconds"]
+    assert isinstance(seconds, dict)
+    console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")
+
+
+if __name__ == "__main__":
+    try:
+        app()
+    except AicauError as error:
+        fail(str(error), 2)

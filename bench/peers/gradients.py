@@ -1,0 +1,72 @@
+"""Gradient features of the networks of F_k: φ(x) = ∂f_k/∂w(x)/√K for all members k, side by side.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| h | `inputs` | (K, n, in + 1) | what a layer sees, a one behind it for the bias |
+| δ | `errors` | (K, n, out) | derivative of the output by what the layer gives |
+| φ | `gradients` | (n, K·P) | the features themselves |
+| Sφ | `sketch` | (n, width) | a random projection with E[(Sφ)·(Sφ')] = φ·φ' |
+
+The gradient by a layer's weights is the outer product δ hᵀ, so it is never written out: its projection on a product of
+two Gaussian vectors is a product of two projections. This is also how bmdal_reg sketches gradients of linear layers.
+"""
+
+import torch
+from torch import Tensor
+
+from aicau.core import streams
+from aicau.kernels import MLPSettings
+
+Layer = tuple[Tensor, Tensor]  # inputs (K, n, in + 1), errors (K, n, out)
+
+
+def layers(
+    parameters: Tensor,  # (K, P)
+    x: Tensor,  # (n, d)
+    settings: MLPSettings,
+) -> list[Layer]:
+    """Forward and backward through every network at every point; the output of a network is its last layer."""
+    h = x.to(parameters).expand(parameters.shape[0], *x.shape)
+    blocks, inputs = [], []
+    at = 0
+    for o, i in settings.layers(x.shape[-1]):
+        block = parameters[:, at : at + o * (i + 1)].unflatten(-1, (o, i + 1))
+        at += o * (i + 1)
+        blocks.append(block)
+        inputs.append(torch.cat([h, torch.ones_like(h[..., :1])], -1))
+        h = (inputs[-1] @ block.mT).relu()
+    error = torch.ones_like(h)  # of the output, which no relu follows
+    errors = [error]
+    for block, seen in zip(reversed(blocks[1:]), reversed(inputs[1:]), strict=True):
+        error = (error @ block[..., :-1]) * (seen[..., :-1] > 0)
+        errors.append(error)
+    return list(zip(inputs, reversed(errors), strict=True))
+
+
+def gradients(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (K, P), (n, d) -> (n, K·P)
+    """φ written out, in the order of the parameters: for tests and small pools."""
+    parts = [(error[..., :, None] * seen[..., None, :]).flatten(-2) for seen, error in layers(parameters, x, settings)]
+    return torch.cat(parts, -1).transpose(0, 1).flatten(-2) / parameters.shape[0] ** 0.5
+
+
+def sketch(
+    parameters: Tensor,  # (K, P)
+    x: Tensor,  # (n, d)
+    settings: MLPSettings,
+    key: Tensor,  # ()
+    width: int = 512,
+) -> Tensor:  # (n, width) float64
+    """Sφ, linear in n: no more than a few rows of `width` numbers per point are in memory."""
+    total = torch.zeros(x.shape[0], width, dtype=torch.double, device=x.device)
+    for depth, (seen, error) in enumerate(layers(parameters, x, settings)):
+        left, right = projections(streams.fold(key, depth), seen, error, width)
+        for member in range(parameters.shape[0]):
+            total += (seen[member] @ left[member]) * (error[member] @ right[member])
+    return total / (parameters.shape[0] * width) ** 0.5
+
+
+def projections(key: Tensor, seen: Tensor, error: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The Gaussian vectors of a layer: (K, in + 1, width) and (K, out, width)."""
+    members, ins, outs = seen.shape[0], seen.shape[-1], error.shape[-1]
+    both = streams.normal(key, members, ins + outs, width).to(seen)
+    return both[:, :ins], both[:, ins:]

@@ -1,0 +1,245 @@
+"""The comparison: every method on the same F_k, the same initial points and the same noise.
+
+| suite | panels |
+|---|---|
+| toy | the six of Figure 5: Types I to III from 10 and from 100 points, 10 rounds of 10 |
+| noisy | Types II and III with five times the noise |
+| real | every data set under a folder, replayed; 10 rounds |
+| classes | three classes with noisy labels (bench.classes), from 20 and from 100 labels |
+
+The methods of a panel are lanes of one loop. Lines that bring a model of their own (`gp`) run beside it.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from aicau import problems
+from aicau.core import checks, streams
+from aicau.core.errors import InputError, unknown
+from aicau.ensembles import ENSEMBLES, Ensemble, of_task
+from aicau.paper import plan as paper
+from aicau.problems import replay
+from aicau.simulation.loop import Lane, Loop
+from aicau.strategy import CLASS_DEFAULT, DEFAULT
+from bench import classes as bench_classes
+from bench import methods, peers
+from bench.classes import Panel
+from bench.jobs import over
+
+SUITES = ("toy", "noisy", "real", "classes")
+ROUNDS = 10
+
+Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is compared, and how often. Two equal settings give the same numbers on the same data."""
+
+    suite: str = "toy"
+    strategies: tuple[str, ...] = ()  # none: `methods.lineup`
+    runs: int = 10
+    seed: int = 0
+    ensemble: str = "paper"
+    gp: bool = False
+    data: Path | None = None
+    most: int = 2000  # points of a real pool
+    panels: tuple[str, ...] = ()  # none: all of the suite
+
+    def __post_init__(self) -> None:
+        if self.suite not in SUITES:
+            raise unknown("suite", self.suite, [*SUITES, "phase"])
+        if self.ensemble not in ENSEMBLES:
+            raise unknown("ensemble", self.ensemble, list(ENSEMBLES))
+        if self.suite == "classes" and (self.ensemble != "paper" or self.gp):
+            raise InputError("the suite 'classes' has networks with a softmax head: leave out --ensemble and --gp")
+        checks.positive(self.runs, "runs")
+
+    @property
+    def error(self) -> str:
+        """What the error is called in tables and pictures."""
+        return bench_classes.TASK.error if self.suite == "classes" else "MSE"
+
+    @property
+    def default(self) -> str:
+        """What `default` stands for in this suite."""
+        return CLASS_DEFAULT if self.suite == "classes" else DEFAULT
+
+    @property
+    def strong(self) -> tuple[str, ...]:
+        """Methods of the field; the best of them in each panel is the one to beat."""
+        return bench_classes.STRONG if self.suite == "classes" else methods.STRONG
+
+
+@dataclass
+class Outcome:
+    """Tidy results, what each method took to choose, and what could not take part."""
+
+    settings: Settings
+    frame: pd.DataFrame  # suite, panel, model, strategy, run, round, points, mse, queried
+    choosing: pd.DataFrame  # panel, strategy, seconds (per round and run)
+    notes: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some runs of one panel: what one process computes at a time."""
+
+    settings: Settings
+    panel: Panel
+    words: tuple[str, ...]
+    lines: tuple[str, ...]  # methods that bring a model of their own
+    runs: tuple[int, int]  # first, and one past the last
+    device: str
+    ensemble: Ensemble
+
+
+def run(
+    settings: Settings,
+    device: str = "auto",
+    report: Report | None = None,
+    ensemble: Ensemble | None = None,
+    jobs: int = 1,
+) -> Outcome:
+    """Run a suite, panel by panel, or on several processes; on the CPU the numbers do not depend on how many."""
+    made, notes = panels(settings)
+    own = of_task(made[0].problem.task) if settings.suite == "classes" else ENSEMBLES[settings.ensemble]()
+    model = own if ensemble is None else ensemble
+    words = tuple(dict.fromkeys(settings.strategies))
+    if not words:
+        classes = settings.suite == "classes"
+        words, missing = bench_classes.lineup(methods.installed("batchbald")) if classes else methods.lineup(model)
+        notes += missing
+    for word in words:
+        methods.method(word)  # a name that means nothing is said before anything runs
+    lines = list(peers.GP_LINES) if settings.gp else []
+    if absent := [line for line in lines if not methods.installed(line)]:
+        notes.append(f"Not installed, so not compared: {', '.join(absent)} (pip install 'aicau[peers]').")
+        lines = [line for line in lines if line not in absent]
+    each = settings.runs if checks.positive(jobs, "jobs") == 1 else max(1, settings.runs * len(made) // (4 * jobs))
+    slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
+    parts = [Part(settings, panel, words, tuple(lines), runs, device, model) for runs in slices for panel in made]
+    found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = [None] * len(parts)  # type: ignore[list-item]
+    total, done = sum(part.panel.rounds + 1 for part in parts), 0
+
+    def tick(panel: Panel, rounds: int = 1) -> None:
+        nonlocal done
+        done += rounds
+        if report is not None:
+            report(panel.name, done, total)
+
+    tick(parts[0].panel, 0)
+    # In this process every round is told; from others, a part that is done.
+    for number, result in over(compute if jobs > 1 else partial(compute, tick=tick), parts, jobs):
+        found[number] = result
+        if jobs > 1:
+            tick(parts[number].panel, parts[number].panel.rounds + 1)
+    seconds = {panel.name: 0.0 for panel in made}
+    for part, (_, _, spent) in zip(parts, found, strict=True):
+        seconds[part.panel.name] += spent
+    order = {panel.name: at for at, panel in enumerate(made)}
+    frame = pd.concat([one for one, _, _ in found], ignore_index=True)
+    frame = frame.sort_values("panel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
+    choosing = pd.concat([one for _, one, _ in found], ignore_index=True)
+    choosing = choosing.groupby(["panel", "strategy"], sort=False).mean().reset_index()
+    return Outcome(settings, frame, choosing, notes, seconds)
+
+
+def compute(
+    part: Part, tick: Callable[[Panel], None] | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame, float]:  # errors, seconds of choosing, seconds in all
+    """All methods on some runs of a panel; `tick` hears of every round."""
+    begin = time.perf_counter()
+    panel, first = part.panel, part.runs[0]
+    keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
+    lanes = [Lane(panel.problem, methods.method(word, panel.problem.task)) for word in part.words]
+    device = checks.pick_device(part.device)
+    loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, part.ensemble)
+    while not loop.done:
+        loop.advance()
+        if tick is not None:
+            tick(panel)
+    mse = torch.stack(loop.mse, -1).numpy()
+    queried = loop.observations.index.cpu().numpy()
+    suite, count = part.settings.suite, panel.rounds * len(keys)
+    frames, choosing = [], []
+    for at, word in enumerate(part.words):
+        frames.append(tidy(suite, panel, part.settings.ensemble, word, mse[at], queried[at], first))
+        choosing.append((panel.name, word, loop.lane_seconds[at] / count))
+    for line in part.lines:
+        curve, asked, spent = peers.gp_curve(
+            panel.problem, peers.GP_LINES[line], panel.initial, panel.batch_size, panel.rounds, keys
+        )
+        frames.append(tidy(suite, panel, "own", line, curve, asked, first))
+        choosing.append((panel.name, line, spent / count))
+    table = pd.DataFrame(choosing, columns=["panel", "strategy", "seconds"])
+    return pd.concat(frames, ignore_index=True), table, time.perf_counter() - begin
+
+
+def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
+    """The panels of a suite, and a sentence about each data set that could not be read."""
+    notes: list[str] = []
+    if settings.suite == "real":
+        made, notes = _real(settings)
+    elif settings.suite == "classes":
+        made = bench_classes.panels()
+    else:
+        kinds, scale = (paper.TYPES, 1.0) if settings.suite == "toy" else (("type2", "type3"), 5.0)
+        pools = {kind: problems.make(kind, noise_scale=scale) for kind in kinds}
+        made = [Panel(f"{kind}-{initial}", pools[kind], initial, 10) for initial in paper.INITIALS for kind in kinds]
+    if settings.panels:
+        known = [panel.name for panel in made]
+        for name in settings.panels:
+            if name not in known:
+                raise unknown("panel", name, known)
+        made = [panel for panel in made if panel.name in settings.panels]
+    return made, notes
+
+
+def _real(settings: Settings) -> tuple[list[Panel], list[str]]:
+    if settings.data is None:
+        raise InputError("the suite 'real' replays data sets: name their folder with --data")
+    made, notes = [], []
+    for folder in replay.folders(settings.data):
+        if settings.panels and folder.name not in settings.panels:
+            continue
+        try:
+            problem = replay.load(folder, settings.most, settings.seed)
+        except InputError as error:
+            notes.append(f"Left out: {error}.")
+            continue
+        n = problem.pool.n
+        made.append(Panel(folder.name, problem, max(2, min(40, n // 10)), 20 if n >= 1000 else 5))
+    if not made:
+        found = notes[0].removesuffix(".") if notes else f"it has no folder {', '.join(settings.panels)}"
+        raise InputError(f"no data set under {settings.data} can be replayed; {found}")
+    return made, notes
+
+
+def tidy(
+    suite: str,
+    panel: Panel,
+    model: str,
+    word: str,
+    mse: NDArray[np.float64],  # (run, round)
+    queried: NDArray[np.int64],  # (run, rows)
+    first: int = 0,  # number of the first run
+) -> pd.DataFrame:
+    """One row per run and round."""
+    rows = []
+    for run_ in range(mse.shape[0]):
+        for k in range(mse.shape[1]):
+            points = panel.initial + k * panel.batch_size
+            ids = " ".join(map(str, queried[run_, 0 if k == 0 else points - panel.batch_size : points]))
+            rows.append((suite, panel.name, model, word, first + run_, k, points, mse[run_, k], ids))
+    columns = ["suite", "panel", "model", "strategy", "run", "round", "points", "mse", "queried"]
+    return pd.DataFrame(rows, columns=columns)

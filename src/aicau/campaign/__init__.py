@@ -1,0 +1,1 @@
+"""A laboratory's campaign: ask, tell, predict."""

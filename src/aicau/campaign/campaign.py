@@ -1,0 +1,325 @@
+"""A laboratory's campaign: ask for a batch, measure it, tell what came out, again and again; nothing is ever lost.
+
+Its state is a store; the models it has at hand are kept there, too. PyTorch is imported by the verbs that compute
+(`ask`, `predict`, `report`): `tell` and `status` answer without it.
+"""
+
+import getpass
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from aicau import tables
+from aicau.campaign.models import Models
+from aicau.campaign.setup import check_model, ensemble_of, settings_for, strategy_of, task_of
+from aicau.core.errors import InputError
+from aicau.core.files import write_whole
+from aicau.store import (
+    ABANDONED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    Check,
+    Moment,
+    Session,
+    Store,
+    create_store,
+    examine,
+    open_store,
+    schema,
+)
+from aicau.tables import candidates, results
+
+if TYPE_CHECKING:
+    from aicau.campaign.model import Model
+    from aicau.strategy import Strategy
+
+
+class Campaign:
+    """Open one with `Campaign.create` or `Campaign.open`; use it in a `with` block or call `close`."""
+
+    def __init__(self, store: Store, author: str | None = None) -> None:
+        self.store = store
+        self.author = author or default_author()
+        self.models = Models(store)
+
+    @classmethod
+    def create(
+        cls,
+        url: str | Path,
+        pool: Any,
+        target: str,
+        batch: str | None = None,
+        strategy: str | None = None,
+        seed: int = 0,
+        id: str | None = None,
+        ignore: Sequence[str] = (),
+        author: str | None = None,
+        task: str = "regression",
+        ensemble: str = "paper",
+    ) -> "Campaign":
+        """A new campaign over a table of candidates: a CSV or Parquet file, or a DataFrame.
+
+        `target` and `batch` are what the columns of the results will be called (`batch`: what is measured together, a
+        plate or a day). `id` names the column of the pool that tells candidates apart, `ignore` columns that are kept
+        and handed back but are no features. Without a `strategy` it is `default`, or for more than 20,000 candidates
+        the cheaper `pemse:direct:spread`. `task` says what a result is: a value (`regression`), one of some labels
+        (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
+        a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
+        """
+        task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
+        id = id if id is not None else "id"
+        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        pieces = candidates.cut(sheet, id, settings["columns"])
+        return cls(create_store(url, settings, pieces, author or default_author()), author)
+
+    @classmethod
+    def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
+        """An existing campaign, as any process left it."""
+        return cls(open_store(url), author)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> "Campaign":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.store.settings
+
+    @property
+    def n(self) -> int:
+        return int(self.settings["candidates"])
+
+    @property
+    def task(self) -> str:
+        return task_of(self.settings)
+
+    @property
+    def strategy(self) -> "Strategy":
+        return strategy_of(self.settings)
+
+    # Asking
+
+    def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
+        """The next `n` points: id, features, replicate, why, and the numbers behind it. They are pending from now on.
+
+        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
+        """
+        if isinstance(n, bool) or int(n) != n or n < 1:
+            raise InputError(f"a batch holds at least one point; got {n}")
+        with self.store.reading() as session:
+            if (known := self._known(session, request, n)) is not None:
+                return known
+            moment = Moment.read(session)
+        self._check_room(moment, n)
+        model = self.models.at(moment) if self.models.enough(moment) else None
+        rows = self._choose(moment, model, n)
+        with self.store.writing() as session:
+            if (known := self._known(session, request, n)) is not None:
+                return known
+            if session.number(schema.asks.c.id) != moment.last_ask:
+                # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
+                moment = Moment.read(session)
+                self._check_room(moment, n)
+                rows = self._choose(moment, model, n)
+            basis = moment.basis if model is None else int(model.info["basis"])
+            ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
+            return self._batch(session, ask)
+
+    def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
+        if request is None:
+            return None
+        if not request or "\x00" in request:
+            raise InputError("a request needs a name")
+        row = session.ask_of(request)
+        if row is None:
+            return None
+        if row.size != n:
+            raise InputError(f"request {request!r} was answered with {row.size} points; now {n} are asked for")
+        return self._batch(session, row.id)
+
+    def _check_room(self, moment: Moment, n: int) -> None:
+        left = self.n - len(set(moment.pending) | set(moment.abandoned))
+        if n > left:
+            raise InputError(
+                f"{n} points were asked for and only {left} of {self.n} can be proposed"
+                f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
+            )
+
+    def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
+        from aicau.acquisition import CHANGES
+        from aicau.campaign.choice import choose
+
+        strategy = self.strategy
+        earlier: list[Model] = []
+        if model is not None and strategy.change is not None:
+            earlier = self.models.earlier(moment, CHANGES[strategy.change] - 1)
+        picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n)
+        return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
+
+    def _batch(self, session: Session, ask: int) -> pd.DataFrame:
+        rows = session.proposals(ask)
+        index = [row.candidate for row in rows]
+        frame = self._described(session, index)
+        frame["replicate"] = [row.replicate for row in rows]
+        frame["why"] = [row.why for row in rows]
+        numbers = [json.loads(row.numbers) for row in rows]
+        for name in ("distance", "epistemic", "bias", "aleatoric"):
+            frame[f"why_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+        return frame
+
+    def _described(self, session: Session, index: Sequence[int]) -> pd.DataFrame:
+        """Ids and columns of some candidates, in that order."""
+        wanted = np.asarray(index, dtype=np.int64)
+        parts: list[pa.Table] = []
+        places: list[Any] = []
+        for number, ids, features in session.features(wanted // candidates.CHUNK):
+            inside = np.flatnonzero(wanted // candidates.CHUNK == number)
+            table = candidates.unpack(features).add_column(0, self.settings["id"], candidates.unpack(ids).column(0))
+            parts.append(table.take(wanted[inside] - number * candidates.CHUNK))
+            places.append(inside)
+        frame = pa.concat_tables(parts).to_pandas()
+        return frame.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
+
+    # Telling
+
+    def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
+        """What came out: all rows of the table, or none of them. The same table again changes nothing.
+
+        Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed), `sem`
+        and `count` (the target is then a mean) and `replicate`. With `correct` the rows replace what was told before
+        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded.
+        """
+        sheet = tables.read(table)
+        with self.store.reading() as session:
+            ids = candidates.all_ids(session.ids())
+            known = [] if correct or self.task != "classification" else session.labels()
+        settings = self.settings
+        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
+        source = Path(table).name if isinstance(table, str | Path) else None
+        with self.store.writing() as session:
+            return asdict(session.add_tell(rows, results.digest(rows, correct), correct, self.author, source))
+
+    def abandon(self, ids: Iterable[str] | str) -> int:
+        """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
+        names = [ids] if isinstance(ids, str) else [str(name) for name in ids]
+        if not names:
+            raise InputError("name at least one id to abandon")
+        sheet = tables.read(pd.DataFrame({"id": names}), "the list")
+        with self.store.reading() as session:
+            index = results.find(sheet, "id", candidates.all_ids(session.ids()))
+        with self.store.writing() as session:
+            return session.abandon(dict(zip(index, names, strict=True)), self.author)
+
+    # Predicting
+
+    def predictions(self) -> Iterator[pa.Table]:
+        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
+        model, id = self.models.current(), self.settings["id"]
+        with self.store.reading() as session:
+            parts = session.ids()
+        start = 0
+        for part in parts:
+            ids = candidates.unpack(part).column(0)
+            columns = model.predict(np.arange(start, start + len(ids))).columns()
+            yield pa.table({id: ids, **{f"aicau_{k}" if k == id else k: pa.array(v) for k, v in columns.items()}})
+            start += len(ids)
+
+    def note(self) -> str:
+        """What must be known about the predictions, in words: after a few results they are not debiased yet."""
+        return self.models.current().note
+
+    def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
+        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
+        the expected squared error of a network: epistemic, bias, aleatoric. `note` says where the mean is not debiased.
+
+        For classification the most probable label, the calibrated probability of each, and the parts of the expected
+        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
+        With a path the table is streamed into that CSV or Parquet file instead.
+        """
+        if path is None:
+            return pa.concat_tables(self.predictions()).to_pandas()
+        stream = self.predictions()
+        first = next(stream)
+
+        def again() -> Iterator[pa.Table]:
+            yield first
+            yield from stream
+
+        write_whole(Path(path), lambda partial: tables.write(again(), partial))
+        return None
+
+    # Looking
+
+    def status(self) -> dict[str, Any]:
+        """Counts and settings, as plain JSON."""
+        with self.store.reading() as session:
+            last = session.last_ask()
+            rows = session.measurements(current=False)
+            current = [row for row in rows if row.superseded_by is None]
+            states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
+            return {
+                "candidates": self.n,
+                "measurements": sum(row.status == "ok" for row in current),
+                "measured": len({row.candidate for row in current if row.status == "ok"}),
+                "failed_wells": sum(row.status == FAILED for row in current),
+                "superseded": len(rows) - len(current),
+                **states,
+                "abandoned": session.count(schema.proposals, status=ABANDONED),
+                "batches": len({row.batch for row in current} - {None}),
+                "rounds": 0 if last is None else last.round,
+                "asks": 0 if last is None else last.id,
+                "tells": session.number(schema.tells.c.id),
+                "task": self.task,
+                **({"classes": session.labels()} if self.task == "classification" else {}),
+                "strategy": self.settings["strategy"],
+                "ensemble": ensemble_of(self.settings),
+                "seed": self.settings["seed"],
+                "id": self.settings["id"],
+                "target": self.settings["target"],
+                "batch": self.settings["batch"],
+                "features": [c["name"] for c in self.settings["columns"] if c["kind"] != "ignored"],
+            }
+
+    def doctor(self) -> list[Check]:
+        """Everything that must hold, looked at once more; nothing is changed."""
+        return examine(self.store)
+
+    def export(self, folder: str | Path) -> list[Path]:
+        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors."""
+        from aicau.campaign.export import export
+
+        return export(self.store, Path(folder))
+
+    def report(self, path: str | Path) -> Path:
+        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why."""
+        from aicau.report.page import render
+        from aicau.report.story import tell_story
+
+        return write_whole(Path(path), lambda partial: partial.write_text(render(tell_story(self)), encoding="utf-8"))
+
+
+def default_author() -> str:
+    """$AICAU_AUTHOR, or who is logged in."""
+    if name := os.environ.get("AICAU_AUTHOR", "").replace("\x00", ""):
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"

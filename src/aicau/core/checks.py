@@ -1,0 +1,52 @@
+"""Turn what people hand in into tensors, or say in one sentence why not."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aicau.core.errors import InputError
+
+
+def features(x: Any, name: str = "features") -> Tensor:  # (..., n, d) float64
+    """Finite numbers in at least two dimensions."""
+    tensor = numbers(x, name)
+    if tensor.ndim < 2:
+        raise InputError(f"{name} must have shape (n, d); got {tuple(tensor.shape)}")
+    if tensor.shape[-2] == 0 or tensor.shape[-1] == 0:
+        raise InputError(f"{name} are empty: shape {tuple(tensor.shape)}")
+    return tensor
+
+
+def numbers(values: Any, name: str) -> Tensor:
+    """Finite float64 numbers of any shape."""
+    try:
+        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.array(values, dtype=float)).double()
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be numbers: {error}") from error
+    bad = ~torch.isfinite(tensor)
+    if bool(bad.any()):
+        where = tuple(int(i) for i in bad.nonzero()[0])
+        raise InputError(f"{name} must be finite; entry {where} is {float(tensor[where])}")
+    return tensor
+
+
+def positive(value: int, name: str, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {value}")
+    return int(value)
+
+
+def pick_device(device: str | torch.device) -> torch.device:
+    """`auto` is CUDA where there is one, else the CPU."""
+    if str(device) == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f"unknown device {device!r}; known: auto, cpu, cuda") from error
+    if chosen.type == "cuda" and not torch.cuda.is_available():
+        raise InputError("device 'cuda' was asked for, and PyTorch sees no CUDA device here")
+    return chosen

@@ -1,0 +1,84 @@
+"""Measurements are rows, never overwritten and never averaged on the way in; (mean, count) per point is a view."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aicau.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Collapsed:
+    """One entry per distinct point, padded to the number of rows so that its shape never depends on the values."""
+
+    index: Tensor  # (..., l) pool index; 0 where padded
+    mean: Tensor  # (..., l) mean of the measurements; 0 where padded
+    count: Tensor  # (..., l) number of measurements; 0 where padded
+
+    @property
+    def valid(self) -> Tensor:  # (..., l)
+        return self.count > 0
+
+
+@dataclass(frozen=True)
+class Observations:
+    """All measurements so far: which pool point, what came out, in which round, and in which batch.
+
+    Rows of one batch (a plate, a day) share noise. Without batch ids of its own a round is a batch.
+    """
+
+    index: Tensor  # (..., l) int64
+    y: Tensor  # (..., l) float64
+    round: Tensor  # (l,) int64
+    batch: Tensor = None  # type: ignore[assignment]  # (..., l) int64; None: the round
+
+    def __post_init__(self) -> None:
+        if self.index.shape != self.y.shape or self.index.shape[-1:] != self.round.shape:
+            shapes = tuple(self.index.shape), tuple(self.y.shape), tuple(self.round.shape)
+            raise InputError(f"index, y and round must have as many rows; got shapes {shapes}")
+        if self.batch is None:
+            object.__setattr__(self, "batch", self.round.expand_as(self.index))
+        if self.batch.shape != self.index.shape:
+            raise InputError(
+                f"batch ids need the shape of the index {tuple(self.index.shape)}; got {tuple(self.batch.shape)}"
+            )
+
+    @property
+    def rows(self) -> int:
+        return self.index.shape[-1]
+
+    def append(self, index: Tensor, y: Tensor, round: int, batch: Tensor | None = None) -> "Observations":
+        """A new table with the rows of one round behind the old ones."""
+        rounds = self.round.new_full((index.shape[-1],), round)
+        batch = rounds.expand_as(index) if batch is None else batch
+        return Observations(
+            torch.cat([self.index, index], -1),
+            torch.cat([self.y, y], -1),
+            torch.cat([self.round, rounds]),
+            torch.cat([self.batch, batch], -1),
+        )
+
+    def __getitem__(self, run: int | slice | list[int]) -> "Observations":
+        """Rows of some runs (along the first leading dimension)."""
+        return Observations(self.index[run], self.y[run], self.round, self.batch[run])
+
+    def to(self, device: torch.device) -> "Observations":
+        return Observations(*(t.to(device) for t in (self.index, self.y, self.round, self.batch)))
+
+    def counts(self, n: int) -> Tensor:  # (..., n)
+        """How often each of n pool points was measured."""
+        zeros = torch.zeros(*self.index.shape[:-1], n, dtype=torch.int64, device=self.index.device)
+        return zeros.scatter_add(-1, self.index, torch.ones_like(self.index))
+
+    def collapse(self) -> Collapsed:
+        """The view (point, mean, count), in rising order of the pool index."""
+        order = torch.argsort(self.index, dim=-1, stable=True)
+        index, y = self.index.gather(-1, order), self.y.gather(-1, order)
+        fresh = torch.ones_like(index)
+        fresh[..., 1:] = (index[..., 1:] != index[..., :-1]).to(index.dtype)
+        slot = fresh.cumsum(-1) - 1
+        count = torch.zeros_like(index).scatter_add(-1, slot, torch.ones_like(index))
+        total = torch.zeros_like(y).scatter_add(-1, slot, y)
+        first = torch.zeros_like(index).scatter(-1, slot, index)
+        return Collapsed(first, total / count.clamp_min(1), count)

@@ -1,0 +1,176 @@
+"""Symmetric matrices as signed factors, A S Aᵀ + diag(d): Σ_F, Δ, Σ_Y, their sum Ω and its difference between rounds.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| A | `factor` | (..., n, r) | columns; r is small, n is the pool |
+| S | `signs` | (r,) or (..., r) | weight of each column, usually ±1 |
+| d | `extra` | (..., n) or None | a diagonal on top (independent noise) |
+
+Nothing here ever forms an n × n matrix except `dense()`, which tests use.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from scipy.sparse.linalg import LinearOperator, eigsh
+from torch import Tensor
+
+from aicau.core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Omega:
+    """The matrix A S Aᵀ + diag(extra)."""
+
+    factor: Tensor  # (..., n, r)
+    signs: Tensor | None = None  # (r,) or (..., r); None: all +1
+    extra: Tensor | None = None  # (..., n)
+
+    def __post_init__(self) -> None:
+        factor = torch.as_tensor(self.factor)
+        if not factor.is_floating_point():
+            factor = factor.double()
+        if factor.ndim < 2:
+            raise InputError(f"a factor has shape (..., n, r); got {tuple(factor.shape)}")
+        signs = factor.new_ones(factor.shape[-1]) if self.signs is None else torch.as_tensor(self.signs).to(factor)
+        if signs.shape[-1] != factor.shape[-1]:
+            raise InputError(f"{factor.shape[-1]} columns need as many signs; got {signs.shape[-1]}")
+        object.__setattr__(self, "factor", factor)
+        object.__setattr__(self, "signs", signs.expand(*factor.shape[:-2], factor.shape[-1]))
+
+    @property
+    def n(self) -> int:
+        return self.factor.shape[-2]
+
+    @property
+    def weights(self) -> Tensor:  # (..., r)
+        assert self.signs is not None
+        return self.signs
+
+    def dense(self) -> Tensor:  # (..., n, n)
+        """The matrix itself: n² numbers, for tests and small pools."""
+        matrix = (self.factor * self.weights[..., None, :]) @ self.factor.mT
+        return matrix if self.extra is None else matrix + torch.diag_embed(self.extra)
+
+    def diagonal(self) -> Tensor:  # (..., n)
+        total = self.factor.new_zeros(self.factor.shape[:-1])
+        for column in range(self.factor.shape[-1]):  # one column at a time: no copy of the factor, one order of adding
+            square = self.factor[..., column] ** 2
+            square *= self.weights[..., column, None]
+            total += square
+        return total if self.extra is None else total + self.extra
+
+    def trace(self) -> Tensor:  # (...)
+        return self.diagonal().sum(-1)
+
+    def matmul(self, v: Tensor) -> Tensor:  # (..., n, c) -> (..., n, c)
+        out = self.factor @ (self.weights[..., :, None] * (self.factor.mT @ v))
+        return out if self.extra is None else out + self.extra[..., None] * v
+
+    def top_eigenpairs(self, m: int) -> tuple[Tensor, Tensor]:  # (..., q), (..., n, q) with q = min(m, r)
+        """The `m` largest eigenvalues in falling order, and their unit eigenvectors.
+
+        Without a diagonal at most r eigenvalues are not zero, and only those are returned. With A = QR (thin),
+        A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then v = A S Rᵀ u / λ is an eigenvector, so Q is never formed.
+        Where λ is zero to rounding the vector is zero.
+        """
+        if m < 1:
+            raise InputError(f"at least one eigenpair must be asked for; got {m}")
+        if self.extra is not None:
+            return self._top_eigenpairs_iterative(m)
+        r_matrix = torch.linalg.qr(self.factor, mode="r").R.double()  # (..., min(n, r), r)
+        weights = self.weights.double()
+        small = (r_matrix * weights[..., None, :]) @ r_matrix.mT
+        values, vectors = torch.linalg.eigh(small)
+        m = min(m, values.shape[-1])
+        values, vectors = values.flip(-1)[..., :m], vectors.flip(-1)[..., :m]
+        scale = small.diagonal(dim1=-2, dim2=-1).abs().sum(-1, keepdim=True) * torch.finfo(self.factor.dtype).eps
+        zero = values.abs() <= scale
+        weighted = weights[..., :, None] * (r_matrix.mT @ vectors) / torch.where(zero, torch.inf, values)[..., None, :]
+        long = self.factor @ weighted.to(self.factor)
+        long /= torch.linalg.vector_norm(long, dim=-2, keepdim=True).clamp_min(torch.finfo(long.dtype).tiny)
+        return torch.where(zero, 0.0, values).to(self.factor), long
+
+    def _top_eigenpairs_iterative(self, m: int) -> tuple[Tensor, Tensor]:
+        """Lanczos on products with the matrix, run by run: a diagonal makes the rank full."""
+        m = min(m, self.n)
+        lead = self.factor.shape[:-2]
+        flat = self.reshape(-1)
+        values, vectors = [], []
+        for run in range(flat.factor.shape[0]):
+            one = flat[run]
+            if m >= self.n - 1:
+                w, v = torch.linalg.eigh(one.dense().double())
+            else:
+
+                def product(v: object, one: "Omega" = one) -> object:
+                    return one.matmul(torch.as_tensor(v).to(one.factor).reshape(one.n, -1)).cpu().double().numpy()
+
+                operator = LinearOperator((self.n, self.n), matvec=product, matmat=product, dtype=float)
+                start = torch.ones(self.n, dtype=torch.double).numpy()
+                w, v = (torch.from_numpy(part) for part in eigsh(operator, k=m, which="LA", v0=start))
+            order = torch.argsort(w, descending=True)[:m]
+            values.append(w[order].to(self.factor))
+            vectors.append(v[:, order].to(self.factor))
+        return torch.stack(values).reshape(*lead, m), torch.stack(vectors).reshape(*lead, self.n, m)
+
+    def reshape(self, *lead: int) -> "Omega":
+        """Other leading dimensions, same matrices."""
+        factor = self.factor.reshape(*lead, *self.factor.shape[-2:])
+        extra = None if self.extra is None else self.extra.reshape(*lead, self.n)
+        return Omega(factor, self.weights.reshape(*lead, self.weights.shape[-1]), extra)
+
+    def __getitem__(self, index: int | slice) -> "Omega":
+        """Matrices of some runs (along the first leading dimension)."""
+        return Omega(self.factor[index], self.weights[index], None if self.extra is None else self.extra[index])
+
+    def restrict(self, allowed: Tensor) -> "Omega":  # (..., n) bool
+        """Rows and columns outside `allowed` set to zero."""
+        if bool(allowed.all()):
+            return self
+        extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
+        return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
+
+    def scale(self, by: float) -> "Omega":
+        """The matrix times a number."""
+        return Omega(self.factor, by * self.weights, None if self.extra is None else by * self.extra)
+
+    def __add__(self, other: "Omega") -> "Omega":
+        return _join(self, other, 1.0)
+
+    def __sub__(self, other: "Omega") -> "Omega":
+        return _join(self, other, -1.0)
+
+    def __neg__(self) -> "Omega":
+        return self.scale(-1.0)
+
+
+@dataclass(frozen=True)
+class Cobias(Omega):
+    """Δ̂ as an estimator gives it, with what it learned of truth and noise on the way, as squared distances.
+
+    Over a squared distance of `doubt` the truth changes as much as it is still unknown at a point, over `noise` as much
+    as a measurement differs from it. Batching can weigh a repeat against a new point by them.
+    """
+
+    doubt: Tensor | None = None  # (..., n)
+    noise: Tensor | None = None  # (..., n)
+
+    def __getitem__(self, index: int | slice) -> "Cobias":
+        """Estimates of some runs (along the first leading dimension)."""
+        one = super().__getitem__(index)
+        own = (None if part is None else part[index] for part in (self.doubt, self.noise))
+        return Cobias(one.factor, one.signs, one.extra, *own)
+
+
+def _join(a: Omega, b: Omega, sign: float) -> Omega:
+    if a.n != b.n:
+        raise InputError(f"matrices over {a.n} and {b.n} points cannot be combined")
+    lead = torch.broadcast_shapes(a.factor.shape[:-2], b.factor.shape[:-2])
+    dtype = torch.promote_types(a.factor.dtype, b.factor.dtype)
+    factor = torch.cat([p.factor.to(dtype).expand(*lead, *p.factor.shape[-2:]) for p in (a, b)], dim=-1)
+    signs = torch.cat([w.to(dtype).expand(*lead, w.shape[-1]) for w in (a.weights, sign * b.weights)], dim=-1)
+    extra = a.extra
+    if b.extra is not None:
+        extra = sign * b.extra if extra is None else extra + sign * b.extra
+    return Omega(factor, signs, extra)

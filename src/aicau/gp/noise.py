@@ -1,0 +1,242 @@
+"""Σ_Y from replicates and batches: what of a measurement is its own, what its batch shares, and what is left.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| y_i | `y` | (..., l) | measurements, one row each, replicates apart |
+| g_b | `shift` | (..., l) | what the batch (plate, day, round) of a row added to it |
+| σ_b² | `shared` | (...) | variance of g_b |
+| σ²_Y(x) | `variance` | (..., n) | variance of what is a measurement's own |
+
+The model is y_i = c + f(x_i) + g_b(x_i) + ε_i: f a smooth Gaussian process over x, g one independent draw per batch (a
+shift, or a field that fades with distance), ε independent with a variance that may change with x. All of it is fitted
+by the likelihood with the unknown mean c integrated out, which for variance components is REML. A plate that lifts all
+its values is thus told from a region where the truth is high, as far as the data allow, and `corrected` has it taken
+out by generalised least squares.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from aicau import gp
+from aicau.core.observations import Observations
+from aicau.core.pool import coordinates
+from aicau.core.runs import by_run
+
+REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
+SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
+WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
+FREE = 3  # features up to which every length scale has a prior of its own width
+CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
+MOST = 512  # rows that hyper-parameters are fitted on
+NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
+
+
+def process(features: int, fades: bool = True, shape: str = "rbf") -> gp.Process:
+    """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
+
+    With many features their lengths are held together: a hundred free ones fit any hundred rows.
+    """
+    return gp.Process(
+        shape,
+        noise=True,
+        constant=CONSTANT,
+        signal_prior=(0.0, 1.0),
+        length_prior=(0.5 * math.log(features / 2), min(1.0, (FREE / features) ** 0.5)),
+        noise_prior=(math.log(0.1), 1.0),
+        fades=fades,
+    )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The model after the measurements, for a batch of runs."""
+
+    posterior: gp.Posterior
+    shift: Tensor  # (runs, l)
+    shared: Tensor  # (runs,)
+    inflation: Tensor  # (runs, l) squared standardised left-out residuals
+    width: Tensor  # (runs,) over which the variance changes; infinite: nowhere
+
+    def variance_at(self, at: Tensor) -> Tensor:  # (runs, n, p) -> (runs, n)
+        """σ²_Y over the pool."""
+        common = self.posterior.noise()[..., None]
+        return common * local_factor(at, self.posterior.rows.x, self.inflation, self.width)
+
+    def left_out(self) -> tuple[Tensor, Tensor]:  # (runs, l) twice
+        """Each row predicted from the others, and the variance of its value; its noise is foretold by others, too."""
+        mean, variance = self.posterior.left_out()
+        rows = self.posterior.rows
+        assert rows.relative is not None
+        given = [local_factor(rows.x, rows.x, self.inflation, self.width, apart) for apart in (True, False)]
+        own = self.posterior.noise()[..., None] * rows.relative
+        return mean, variance + own * (given[0] / given[1] - 1)
+
+    def inflated(self) -> float:
+        """How much larger a squared error is than a left-out one of rows that the parameters were fitted to."""
+        rows = self.posterior.rows
+        count = rows.y.shape[-1]
+        lengths = min(rows.x.shape[-1], FREE)  # more are held together by their prior
+        fitted = 3 + lengths + (0 if rows.batch is None else 1 + rows.fades)  # with the mean, the signal and the noise
+        return count / max(count - fitted, count / 2)
+
+
+def local_factor(
+    at: Tensor,  # (..., n, p)
+    x: Tensor,  # (..., l, p)
+    inflation: Tensor,  # (..., l)
+    width: Tensor,  # (...)
+    apart: bool = False,  # True: a point's own rows do not count
+) -> Tensor:  # (..., n)
+    """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1."""
+    scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
+    parts = []
+    for some in at.split(max(1, gp.CELLS // max(1, x.shape[-2])), dim=-2):
+        square = gp.squares(some, x, scale)
+        near = torch.where(square > 1e-12, gp.rbf(square)[0], 0.0) if apart else gp.rbf(square)[0]
+        parts.append(((near @ inflation[..., None])[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))
+    return torch.where(torch.isinf(width)[..., None], 1.0, torch.cat(parts, -1))
+
+
+def choose_width(x: Tensor, inflation: Tensor) -> Tensor:  # (..., l, p), (..., l) -> (...)
+    """The width under which the squares of a point are best foretold by those of other points; maybe infinite."""
+    widths = [*(w * (x.shape[-1] / 2) ** 0.5 for w in WIDTHS), math.inf]
+    losses = []
+    for width in widths:
+        local = local_factor(x, x, inflation, torch.full_like(inflation[..., 0], width), apart=True)
+        losses.append((local.log() + inflation / local).sum(-1))
+    return torch.tensor(widths, dtype=x.dtype, device=x.device)[torch.stack(losses, -1).argmin(-1)]
+
+
+def fit(
+    x: Tensor,  # (runs, l, p) standardised features of each row
+    y: Tensor,  # (runs, l)
+    batch: Tensor | None = None,  # (runs, l)
+    counts: Tensor | None = None,  # (runs, l) measurements a row is the mean of; None: 1
+    fades: bool = True,
+    local: bool = False,
+    shape: str = "rbf",
+    valid: Tensor | None = None,  # (runs, l) rows that count; None: all
+) -> Fitted:
+    """The model of one batch of runs. With `local` the variance may change with x."""
+    valid = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
+    settings = process(x.shape[-1], fades, shape)
+    weight = torch.ones_like(y) if counts is None else 1 / counts.to(y)
+    posterior = settings.fit(x, y, valid, weight, batch, most=MOST)
+    inflation, width = torch.ones_like(y), torch.full_like(y[:, 0], math.inf)
+    if local:
+        inflation = _squares(posterior, y)
+        width = choose_width(x, inflation)
+    if not bool(torch.isinf(width).all()):
+        factor = local_factor(x, x, inflation, width)
+        factor = factor / factor.mean(-1, keepdim=True)
+        posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)
+        inflation = _squares(posterior, y) * factor
+    shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
+    shift = posterior.batch_shift() if batch is not None else torch.zeros_like(y)
+    return Fitted(posterior, shift, shared, inflation, width)
+
+
+def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)
+    """Squared standardised errors of left-out measurements; one wild value does not speak for its whole region."""
+    mean, variance = posterior.left_out()
+    return ((y - mean) ** 2 / variance).clamp_max(25.0)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What the noise of one run is made of; in words in `note`."""
+
+    variance: Tensor  # (n,) σ²_Y over the pool
+    shared: float  # σ_b²
+    shared_interval: tuple[float, float]  # 95%
+    corrected: Tensor  # (l,) measurements with the batch effect taken out
+    note: str
+
+    @property
+    def icc(self) -> float:
+        """Share of the noise that a batch has in common."""
+        own = float(self.variance.mean())
+        return self.shared / (self.shared + own) if self.shared + own > 0 else 0.0
+
+
+def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
+    """Measurements with what their batch shares taken out: what an ensemble should be trained on."""
+    o = observations
+    points = coordinates(x.double())
+
+    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor]:
+        return (fit(points[index], y, batch, fades=False).shift if several(batch) else torch.zeros_like(y),)
+
+    (shift,) = by_run(shifts, *(t.reshape(-1, t.shape[-1]) for t in (o.index, o.y, o.batch)))
+    return o.y - shift.reshape(o.y.shape)
+
+
+def replicated(index: Tensor) -> Tensor:  # (..., l) -> (...)
+    """How many points were measured at least twice."""
+    order = index.sort(-1).values
+    same = order[..., 1:] == order[..., :-1]
+    first = torch.cat([same[..., :1], same[..., 1:] & ~same[..., :-1]], -1)
+    return first.sum(-1)
+
+
+def several(batch: Tensor) -> bool:  # (..., l)
+    """Whether there is more than one batch to tell apart."""
+    return bool((batch != batch[..., :1]).any())
+
+
+def estimate(
+    x: Tensor,  # (n, d) the pool
+    observations: Observations,  # (l,) of one run
+    fades: bool = False,
+) -> Noise:
+    """The noise of one run: σ²_Y over the pool, the batch effect with its interval, and corrected measurements."""
+    o = observations
+    points = coordinates(x.double())
+    many = several(o.batch)
+    repeats = int(replicated(o.index))
+    local = repeats >= REPLICATED
+    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, fades, local)
+    target = o.y.var(correction=0)
+    shared = float(fitted.shared[0])
+    low, high = interval(fitted) if many else (0.0, 0.0)
+    if many and shared < NEGLIGIBLE * float(target):
+        words = f"{len(o.batch.unique())} batches without a common shift"
+    elif many:
+        words = f"{len(o.batch.unique())} batches with a shift of standard deviation {shared**0.5:.3g}"
+    else:
+        words = "one batch, so no batch effect can be told"
+    if local and math.isfinite(float(fitted.width[0])):
+        words += f"; variance from {repeats} replicated points, changing with x"
+    elif local:
+        words += f"; {repeats} replicated points show no change of the variance with x"
+    else:
+        words += f"; {repeats} replicated points are too few for a variance that changes with x: one for all"
+    return Noise(fitted.variance_at(points[None])[0], shared, (low, high), o.y - fitted.shift[0], words)
+
+
+def interval(fitted: Fitted) -> tuple[float, float]:
+    """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
+    posterior = fitted.posterior
+    at = 1 + posterior.rows.x.shape[-1] + 1
+    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades, posterior.rows.shape)
+    count = posterior.theta.shape[-1]
+    step = 1e-3
+    moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)
+    columns = [
+        settings.objective(posterior.theta + move, posterior.rows)[1][0]
+        - settings.objective(posterior.theta - move, posterior.rows)[1][0]
+        for move in moves
+    ]
+    curvature = torch.stack(columns) / (2 * step)
+    curvature = 0.5 * (curvature + curvature.mT)
+    values, vectors = torch.linalg.eigh(curvature)
+    # Flat or falling directions (a parameter at its bound) carry no information: let them be wide.
+    spread = float(((vectors[at] ** 2) / values.clamp_min(1e-2)).sum().sqrt())
+    scale, centre = float(posterior.scale[0]) ** 2, float(posterior.theta[0, at])
+    absent = math.exp(centre) < 10 * gp.BATCH_BOUNDS[0]
+    low = 0.0 if absent else math.exp(centre - 1.96 * spread) * scale
+    high = math.exp(min(centre + 1.96 * spread, math.log(gp.BATCH_BOUNDS[1]))) * scale
+    return low, high

@@ -1,0 +1,217 @@
+"""The paper's experiments: which strategies run where, computed once, resumable.
+
+| figure | name here | setting |
+|---|---|---|
+| 2 | perfect-information | one point a round, 50 rounds |
+| 4 | estimation | the same rounds, shared with Figure 2 |
+| 5 | batching | 10 rounds of 10 |
+
+All types of a setting share the pool, so all runs of all strategies of all types advance as one loop; there is one loop
+per setting and number of initial points.
+"""
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from aicau import problems
+from aicau.bias import Quadratic
+from aicau.core import checks, streams
+from aicau.core.errors import InputError, unknown
+from aicau.core.files import write_whole
+from aicau.ensembles import MLP, Ensemble
+from aicau.simulation.loop import Lane, Loop
+from aicau.strategy import Strategy
+
+TYPES = ("type1", "type2", "type3")
+INITIALS = (10, 100)
+PERFECT = ("random", "lc", "bald", "br:perfect", "pemse:perfect")
+DIFFERENCES = ("lc:difference", "br:perfect:difference", "pemse:perfect:difference")
+ESTIMATED = tuple(f"{a}:{b}" for a in ("br", "pemse") for b in ("perfect", "direct", "quadratic"))
+BATCHED = tuple(
+    f"pemse:{bias}:{batching}{difference}"
+    for bias in ("perfect", "direct", "quadratic")
+    for batching in ("top", "eigen")
+    for difference in ("", ":difference")
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How points are asked for: how many a round, and for how many rounds."""
+
+    name: str
+    batch_size: int
+    rounds: int
+
+
+SINGLE, BATCH = Setting("single", 1, 50), Setting("batch", 10, 10)
+
+
+@dataclass(frozen=True)
+class Figure:
+    number: int
+    name: str
+    setting: Setting
+    strategies: tuple[str, ...]
+
+
+FIGURES = {
+    figure.name: figure
+    for figure in (
+        Figure(2, "perfect-information", SINGLE, PERFECT + DIFFERENCES),
+        Figure(4, "estimation", SINGLE, ("random", *ESTIMATED)),
+        Figure(5, "batching", BATCH, ("random", *BATCHED)),
+    )
+}
+
+
+def strategy(word: str) -> Strategy:
+    """A strategy with everything as the paper prints it."""
+    parsed = Strategy.parse(word)
+    return replace(parsed, bias=Quadratic.paper()) if isinstance(parsed.bias, Quadratic) else parsed
+
+
+Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
+Make = Callable[[str], Strategy]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run. Two plans that are equal give the same numbers."""
+
+    figures: tuple[str, ...]
+    runs: int = 10
+    seed: int = 0
+    types: tuple[str, ...] = TYPES
+    initials: tuple[int, ...] = INITIALS
+
+    def __post_init__(self) -> None:
+        for name in self.figures:
+            if name not in FIGURES:
+                raise unknown("figure", name, [*FIGURES, "all"])
+        checks.positive(self.runs, "runs")
+
+    def jobs(self) -> list[tuple[Setting, int, tuple[str, ...]]]:
+        """One loop per setting and number of initial points, with every strategy that some figure needs there."""
+        out = []
+        for setting in (SINGLE, BATCH):
+            wanted = [FIGURES[name].strategies for name in self.figures if FIGURES[name].setting == setting]
+            strategies = tuple(dict.fromkeys(word for words in wanted for word in words))
+            if strategies:
+                out += [(setting, initial, strategies) for initial in self.initials]
+        return out
+
+
+@dataclass
+class Outcome:
+    """Tidy results of a plan and where the time went."""
+
+    plan: Plan
+    frame: pd.DataFrame  # setting, type, initial, strategy, run, round, points, mse, queried
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def figure(self, name: str) -> pd.DataFrame:
+        """The rows of one figure."""
+        figure = FIGURES[name]
+        rows = self.frame[self.frame.setting.eq(figure.setting.name) & self.frame.strategy.isin(figure.strategies)]
+        rows = rows.drop(columns="setting")
+        rows.insert(0, "figure", name)
+        return rows.reset_index(drop=True)
+
+
+def run(
+    plan: Plan,
+    device: str = "auto",
+    state: Path | None = None,
+    resume: bool = False,
+    report: Report | None = None,
+    ensemble: Ensemble | None = None,
+    make: Make = strategy,
+    every: float = 20.0,
+) -> Outcome:
+    """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU."""
+    chosen = checks.pick_device(device)
+    made = {kind: problems.make(kind).to(chosen) for kind in plan.types}
+    jobs = plan.jobs()
+    total = sum(setting.rounds + 1 for setting, _, _ in jobs)
+    done = 0
+    frames, seconds = [], {}
+    for setting, initial, words in jobs:
+        begin = time.perf_counter()
+        lanes = [Lane(made[kind], make(word)) for kind in plan.types for word in words]
+        name = f"{setting.name}-{initial}"
+        keys = streams.runs(plan.seed, plan.runs)
+        loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, ensemble or MLP())
+        checkpoint = Checkpoint(None if state is None else state / f"{name}.npz", plan, name, words, chosen)
+        if resume:
+            checkpoint.load(loop)
+        saved = time.perf_counter()
+        while not loop.done:
+            if report is not None:
+                report(f"{setting.name} rounds, {initial} initial points", done + loop.round, total)
+            loop.advance()
+            if loop.done or time.perf_counter() - saved > every:
+                checkpoint.save(loop)
+                saved = time.perf_counter()
+        done += setting.rounds + 1
+        frames.append(tidy(loop, plan.types, words, setting, initial))
+        seconds[name] = time.perf_counter() - begin
+        for part, spent in loop.seconds.items():
+            seconds[f"{name}/{part}"] = spent
+    return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
+
+
+def tidy(loop: Loop, types: Sequence[str], words: Sequence[str], setting: Setting, initial: int) -> pd.DataFrame:
+    """One row per type, strategy, run and round."""
+    mse = torch.stack(loop.mse, -1).numpy()  # (lane, run, round)
+    queried = loop.observations.index.cpu().numpy()
+    rows = []
+    for lane, (kind, word) in enumerate((kind, word) for kind in types for word in words):
+        for run_ in range(mse.shape[1]):
+            for k in range(mse.shape[2]):
+                points = initial + k * setting.batch_size
+                ids = queried[lane, run_, 0 if k == 0 else points - setting.batch_size : points]
+                text = " ".join(map(str, ids))
+                rows.append((setting.name, kind, initial, word, run_, k, points, mse[lane, run_, k], text))
+    columns = ["setting", "type", "initial", "strategy", "run", "round", "points", "mse", "queried"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+class Checkpoint:
+    """The state of one loop on disk, with the plan it belongs to: arrays and JSON, never pickle."""
+
+    def __init__(self, path: Path | None, plan: Plan, job: str, words: Sequence[str], device: torch.device) -> None:
+        self.path = path
+        same = {key: value for key, value in asdict(plan).items() if key != "figures"}
+        self.plan = json.dumps({**same, "job": job, "strategies": list(words), "device": device.type}, sort_keys=True)
+
+    def save(self, loop: Loop) -> None:
+        if self.path is None:
+            return
+        arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.state().items()}
+        write_whole(self.path, lambda path: np.savez(path, plan=np.array(self.plan), **arrays))
+
+    def load(self, loop: Loop) -> None:
+        if self.path is None or not self.path.exists():
+            return
+        try:
+            with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as stored:
+                plan = str(stored["plan"])
+                arrays = {name: torch.from_numpy(stored[name]) for name in stored.files if name != "plan"}
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            raise InputError(f"{self.path} is not a checkpoint of aicau; remove it to start again") from error
+        if plan != self.plan:
+            raise InputError(
+                f"{self.path} belongs to a run with other settings; use the same ones, another --out, or no --resume"
+            )
+        loop.restore(arrays)

@@ -1,0 +1,1 @@
+"""Many runs of the round at once."""

@@ -1,0 +1,98 @@
+"""Tables and plots of results."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.figure import Figure
+from rich import box
+from rich.table import Table
+
+from aicau.core.statistics import Interval, half_width
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from aicau.simulation.simulate import Result
+
+# Okabe & Ito's palette, told apart by readers with any kind of colour vision; line styles carry it into print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D3A9B", "#8C8C00")
+DASHES: tuple[object, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
+MARKERS = "osD^vP*X"
+
+
+def table(result: "Result") -> Table:
+    """Final error and its ratio to the baseline, best first; green and red where the interval excludes 1."""
+    base = result.baseline
+    title = f"{result.problem}: error after {result.points(result.mse.shape[2] - 1)} measurements, [95% intervals]"
+    out = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", padding=(0, 1))
+    out.add_column("strategy", no_wrap=True)
+    out.add_column(f"final {result.error}", justify="right", no_wrap=True)
+    out.add_column(f"ratio to {base}, paired", justify="right", no_wrap=True)
+    for name in sorted(result.strategies, key=lambda s: result.final_mse(s).mean):
+        final, ratio = result.final_mse(name), result.paired(name)
+        style = "" if name == base else "green" if ratio.high < 1 else "red" if ratio.low > 1 else ""
+        out.add_row(name, _cell(final, 4), "1" if name == base else _cell(ratio, 2), style=style)
+    return out
+
+
+def _cell(value: Interval, digits: int) -> str:
+    mean = f"{value.mean:.{digits}f}"
+    return mean if np.isnan(value.low) else f"{mean} \\[{value.low:.{digits}f}, {value.high:.{digits}f}]"
+
+
+def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: bool = True) -> None:
+    """One learning curve: geometric mean over runs with its 95% band; `mse` (run, round)."""
+    values = np.log(np.asarray(mse))
+    at = np.asarray(x)
+    centre = values.mean(0)
+    colour = "#222222" if label == "random" else COLOURS[number % len(COLOURS)]
+    dash = (0, (1, 1)) if label == "random" else DASHES[(number // len(COLOURS) + number) % len(DASHES)]
+    marker = "" if label == "random" else MARKERS[number % len(MARKERS)]
+    every = max(1, len(at) // 6)
+    axes.plot(
+        at,
+        np.exp(centre),
+        color=colour,
+        linestyle=dash,
+        marker=marker,
+        markevery=(number % every, every),
+        ms=4,
+        lw=1.6,
+        label=label,
+    )
+    if band and len(values) > 1:
+        half = half_width(values)
+        axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.1, linewidth=0)
+
+
+def learning_curves(result: "Result", path: str | None = None) -> Figure:
+    """MSE against the number of measurements, one curve per strategy, on a logarithmic scale."""
+    figure = Figure(figsize=(8.4, 4.8), layout="constrained")
+    axes = figure.add_subplot()
+    points = [result.points(k) for k in range(result.mse.shape[2])]
+    order = sorted(result.strategies, key=lambda s: -result.final_mse(s).mean)
+    for name in order:
+        s = result.strategies.index(name)
+        curve(axes, points, result.mse[s], name, s)
+    axes.set_yscale("log")
+    log_ticks(axes)
+    axes.set_xlabel("measurements")
+    axes.set_ylabel(f"{result.error} to the truth over the pool (geometric mean)")
+    runs = result.mse.shape[1]
+    axes.set_title(f"{result.problem}, {result.initial} initial points, batches of {result.batch_size}, {runs} runs")
+    figure.legend(loc="outside right center", frameon=False, title="worst at the end first")
+    if path is not None:
+        figure.savefig(path, dpi=150)
+    return figure
+
+
+def log_ticks(axes: "Axes") -> None:
+    """Plain numbers at a few places of each decade."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,150 @@
+"""Strategies compared on a problem: `simulate`, and what came out of it (aicau.simulation.loop advances the runs)."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from aicau.core import checks, streams
+from aicau.core.errors import InputError
+from aicau.core.statistics import Interval, mean_interval, paired_difference, paired_ratio
+from aicau.ensembles import Ensemble, of_task
+from aicau.problems import Problem, make
+from aicau.simulation.loop import Lane, Loop
+from aicau.strategy import Chooser, Strategy
+
+Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Errors and queries of a simulation. Round 0 is the model on the initial points.
+
+    `mse` holds the error of the problem's task: the MSE of the members' mean to the truth for values, the excess log
+    loss D[p‖F̄] for classes (what the expected log loss of F̄ has above that of the true probabilities).
+    """
+
+    problem: str
+    strategies: tuple[str, ...]
+    mse: NDArray[np.float64]  # (strategy, run, round)
+    queried: NDArray[np.int64]  # (strategy, run, rows): pool indices, the initial points first
+    initial: int
+    batch_size: int
+    seconds: float = field(compare=False, default=0.0)
+    error: str = "MSE"  # what `mse` is called in tables
+
+    @property
+    def baseline(self) -> str:
+        """What others are compared with: `random` where it took part, else the first strategy."""
+        return "random" if "random" in self.strategies else self.strategies[0]
+
+    def final(self, strategy: str) -> NDArray[np.float64]:  # (runs,)
+        """The error after the last round, per run."""
+        if strategy not in self.strategies:
+            raise InputError(f"{strategy!r} did not take part; took part: {', '.join(self.strategies)}")
+        return self.mse[self.strategies.index(strategy), :, -1]
+
+    def final_mse(self, strategy: str) -> Interval:
+        return mean_interval(self.final(strategy))
+
+    def paired(self, strategy: str, against: str | None = None) -> Interval:
+        """Ratio of final errors, run by run (geometric mean, 95% interval)."""
+        return paired_ratio(self.final(strategy), self.final(against or self.baseline))
+
+    def paired_difference(self, strategy: str, against: str | None = None) -> Interval:
+        """Difference of final errors, run by run (mean, 95% interval)."""
+        return paired_difference(self.final(strategy), self.final(against or self.baseline))
+
+    def points(self, round: int) -> int:
+        """Measurements behind the model of that round."""
+        return self.initial + round * self.batch_size
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per strategy, run and round: mse, and the pool indices queried to get there."""
+        rows = []
+        for s, name in enumerate(self.strategies):
+            for run in range(self.mse.shape[1]):
+                for k in range(self.mse.shape[2]):
+                    start = 0 if k == 0 else self.points(k - 1)
+                    ids = " ".join(str(i) for i in self.queried[s, run, start : self.points(k)])
+                    rows.append((self.problem, self.initial, name, run, k, self.points(k), self.mse[s, run, k], ids))
+        columns = ["problem", "initial", "strategy", "run", "round", "points", "mse", "queried"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def to_json(self) -> dict[str, object]:
+        """The object `aicau simulate --json` prints."""
+        strategies = {}
+        for name in self.strategies:
+            final = self.final_mse(name)
+            curves = self.mse[self.strategies.index(name)].tolist()
+            strategies[name] = {"final_mse": _interval(final, "mean"), "mse": curves}
+        paired = {
+            name: {"vs": self.baseline, **_interval(self.paired(name), "ratio")}
+            for name in self.strategies
+            if name != self.baseline
+        }
+        return {"strategies": strategies, "paired": paired, "seconds": self.seconds}
+
+    def plot(self, path: str | None = None) -> object:
+        """Learning curves with 95% bands; written to `path` where one is given, and returned as a figure."""
+        from aicau.simulation.curves import learning_curves
+
+        return learning_curves(self, path)
+
+
+def simulate(
+    problem: Problem | str,
+    strategies: Sequence[Chooser | str],
+    initial: int = 10,
+    batch_size: int = 10,
+    rounds: int = 10,
+    runs: int = 10,
+    seed: int = 0,
+    device: str = "auto",
+    ensemble: Ensemble | None = None,
+    progress: Progress | None = None,
+    correct: bool = False,
+) -> Result:
+    """Compare strategies on a problem; the first lines of `aicau.simulation.loop` say what is shared between them.
+
+    With `correct` the ensembles are trained on measurements with the batch effect taken out (`aicau.gp.noise`).
+    """
+    begin = time.perf_counter()
+    problem = make(problem) if isinstance(problem, str) else problem
+    chosen = [Strategy.parse(s, task=problem.task) if isinstance(s, str) else s for s in strategies]
+    if not chosen or len({s.name for s in chosen}) != len(chosen):
+        raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
+    loop = Loop(
+        [Lane(problem, strategy) for strategy in chosen],
+        checks.positive(initial, "initial"),
+        checks.positive(batch_size, "batch_size"),
+        checks.positive(rounds, "rounds"),
+        streams.runs(seed, checks.positive(runs, "runs")),
+        checks.pick_device(device),
+        of_task(problem.task) if ensemble is None else ensemble,
+        correct,
+    )
+    while not loop.done:
+        loop.advance()
+        if progress is not None:
+            progress(loop.round, rounds + 1)
+    return Result(
+        problem.name,
+        tuple(s.name for s in chosen),
+        torch.stack(loop.mse, -1).numpy(),
+        loop.observations.index.cpu().numpy(),
+        initial,
+        batch_size,
+        time.perf_counter() - begin,
+        problem.task.error,
+    )
+
+
+def _interval(interval: Interval, word: str) -> dict[str, float | None]:
+    values = (interval.mean, interval.low, interval.high)
+    mean, low, high = (v if np.isfinite(v) else None for v in values)
+    return {word: mean, "low": low, "high": high}
