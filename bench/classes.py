@@ -23,7 +23,7 @@ from aicau.problems import Problem
 from aicau.simulation.curves import COLOURS, DASHES
 from aicau.strategy import CLASS_DEFAULT
 
-TASK = Task("classes", 3)
+TASK = Task("classification", 3)
 KINDS = {"class1": ("class1", 1.0), "class2": ("class2", 1.0), "class3": ("class3", 1.0)}
 KINDS |= {"class2x4": ("class2", 4.0), "class3x4": ("class3", 4.0)}
 INITIALS, ROUNDS = (20, 100), 10

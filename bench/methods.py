@@ -4,7 +4,7 @@ import importlib.util
 from collections.abc import Sequence
 
 from aicau.core.errors import InputError
-from aicau.core.task import VALUES, Task
+from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.paper import plan as paper
 from aicau.strategy import DEFAULT, Chooser, Strategy
@@ -46,7 +46,7 @@ def installed(name: str) -> bool:
         return False
 
 
-def method(word: str, task: Task = VALUES) -> Chooser:
+def method(word: str, task: Task = REGRESSION) -> Chooser:
     """A strategy or a peer by its name; the paper's with everything as it prints it."""
     peer = {**peers.PEERS, **peers.CLASS_PEERS}.get(word)
     if peer is not None:

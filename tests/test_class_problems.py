@@ -8,7 +8,7 @@ import torch
 from aicau import problems
 from aicau.core import streams
 from aicau.core.errors import InputError
-from aicau.core.task import VALUES, Task
+from aicau.core.task import REGRESSION, Task
 from aicau.problems import CLASS_PROBLEMS, class1, class2, class3
 
 
@@ -22,7 +22,7 @@ class TestEveryClassProblem:
     def test_truth_noise_and_measurements_fit_together(self, name):
         problem = problems.make(name, grid=6)
         n, keys = problem.pool.n, streams.runs(0, 3)
-        assert problem.task == Task("classes", 3)
+        assert problem.task == Task("classification", 3)
         assert problem.truth.shape == (n, 3)
         assert problem.aleatoric.shape == problem.capacity.shape == (n,)
         torch.testing.assert_close(problem.truth.sum(-1), torch.ones(n).double())
@@ -89,9 +89,9 @@ def test_two_strategies_see_the_same_label_and_repeats_differ_without_a_shared_e
 
 
 def test_tasks():
-    assert VALUES.divergence == "squared"
-    assert Task("classes", 3).divergence == "kl"
-    assert Task("counts").divergence == "poisson"
+    assert REGRESSION.divergence == "squared"
+    assert Task("classification", 3).divergence == "kl"
+    assert Task("count").divergence == "poisson"
     for wrong, message in ((("ranks",), "known"), (("classes",), "classes"), (("values", 2), "only the task")):
         with pytest.raises(InputError, match=message):
             Task(*wrong)

@@ -18,7 +18,7 @@ from aicau.ensembles import MLPClassifier
 from aicau.kernels import MLPSettings
 from aicau.problems import class1, class2
 
-TASK = Task("classes", 3)
+TASK = Task("classification", 3)
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=60))
 
 
@@ -59,7 +59,7 @@ def by_hand(*members, belief=None):
     """One run, one point."""
     every = torch.ones(1, 1, dtype=torch.bool)
     predictions = torch.tensor(members).double()[None, :, None, :]
-    task = Task("classes", predictions.shape[-1])
+    task = Task("classification", predictions.shape[-1])
     view = View(torch.zeros(1, 2).double(), every, ~every, torch.zeros(1, dtype=torch.int64), predictions, task=task)
     return view if belief is None else view.told(belief)
 
@@ -282,7 +282,7 @@ def test_posterior_tells_noise_from_what_is_unknown():
     def unknown(index):
         y = torch.tensor([0.0, 1.0] * 12).double()[None]
         o = Observations(torch.tensor(index)[None], y, torch.zeros(24, dtype=torch.int64))
-        belief = Posterior().believe(Evidence(x, o, predictions, keys, task=Task("classes", 2)))
+        belief = Posterior().believe(Evidence(x, o, predictions, keys, task=Task("classification", 2)))
         torch.testing.assert_close(belief.mean[0, 20], torch.tensor([0.5, 0.5]).double(), atol=0.1, rtol=0)
         return float(terms.unknown(bregman.KL, belief.mean, belief.variance())[0, 20])
 
@@ -294,7 +294,7 @@ def test_posterior_tells_noise_from_what_is_unknown():
 def test_counts_have_beliefs_and_the_poisson_divergence(small):
     """The seam for counts: rates (..., K, n), one entry per vector."""
     problem, observations, _, keys = small
-    task, n = Task("counts"), problem.pool.n
+    task, n = Task("count"), problem.pool.n
     rates = 1 + torch.rand(2, 4, n)
     counts = Observations(observations.index, observations.y.round() + 1, observations.round)
     evidence = Evidence(problem.pool.x, counts, rates, keys, task=task)
@@ -320,7 +320,7 @@ def told(labels, members, unseen=None):
         torch.arange(len(labels))[None], torch.tensor(labels).double()[None], torch.zeros(len(labels)).long()
     )
     predictions = torch.tensor(members).double()[None]
-    task = Task("classes", predictions.shape[-1])
+    task = Task("classification", predictions.shape[-1])
     outside = None if unseen is None else torch.tensor(unseen)[None]
     x = torch.arange(len(labels)).double()[:, None]
     return Evidence(x, o, predictions, torch.zeros(1, dtype=torch.int64), outside, task=task)
@@ -367,7 +367,7 @@ def test_trust_by_hand():
     """Two points: members agree on one, and differ by 0.4 in each of two classes at the other: u = 0 and 2·0.2²."""
     flags = torch.ones(1, 2, dtype=torch.bool)
     predictions = torch.tensor([[[0.5, 0.5], [0.9, 0.1]], [[0.5, 0.5], [0.5, 0.5]]]).double()[None]
-    view = View(torch.eye(2), flags, ~flags, streams.runs(0, 1), predictions, task=Task("classes", 2))
+    view = View(torch.eye(2), flags, ~flags, streams.runs(0, 1), predictions, task=Task("classification", 2))
     for share, expected in ((0.0, [0.04, 0.04]), (1.0, [0.0, 0.08]), (0.25, [0.03, 0.05])):
         alpha = CLASS_ACQUISITIONS["trust"]().score(replace(view, skill=torch.tensor([share]))).alpha
         assert alpha[0].tolist() == pytest.approx(expected, abs=1e-7)

@@ -61,7 +61,7 @@ def test_query_with_classes():
     y = np.full(64, np.nan)
     y[::3] = problem.label[::3].numpy()
     for word in ("entropy", "br:posterior:spread", "br:direct:eigen:brier"):
-        strategy = Strategy.parse(word, ensemble=QUICK, task=Task("classes", 3))
+        strategy = Strategy.parse(word, ensemble=QUICK, task=Task("classification", 3))
         chosen = strategy.query(problem.pool.x.numpy(), y, batch_size=3)
         assert len(set(chosen.tolist())) == 3
         assert np.isnan(y[chosen]).all()

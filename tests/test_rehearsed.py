@@ -61,7 +61,7 @@ def test_without_an_ensemble_for_one_point_and_for_classes_it_is_spread():
     plain = Spread().select(score, view, 4)
     assert torch.equal(Rehearsed().select(score, replace(view, lesson=None), 4), plain)
     assert torch.equal(Rehearsed().select(score, view, 1), plain[:, :1])
-    classes = replace(view, cobias=None, belief=Belief(torch.full((1, 8, 2), 0.5)), task=Task("classes", 2))
+    classes = replace(view, cobias=None, belief=Belief(torch.full((1, 8, 2), 0.5)), task=Task("classification", 2))
     assert torch.equal(Rehearsed().select(score, classes, 4), plain)
 
 

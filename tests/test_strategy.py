@@ -150,7 +150,7 @@ def test_default_is_a_word():
     assert replace(strategy, name=DEFAULT) == Strategy.parse(DEFAULT)
 
 
-@pytest.mark.parametrize(("task", "word"), [(Task("classes", 2), CLASS_DEFAULT), (Task("counts"), DEFAULT)])
+@pytest.mark.parametrize(("task", "word"), [(Task("classification", 2), CLASS_DEFAULT), (Task("count"), DEFAULT)])
 def test_default_depends_on_what_is_measured(task, word):
     strategy = Strategy.parse("default", task=task)
     assert strategy.name == "default"

@@ -27,7 +27,7 @@ INSTALL = "pip install --no-deps batchbald_redux==2.0.5 toma==1.1.0 psutil tqdm"
 
 def select(view: View, m: int) -> list[int]:
     """The batch of one run."""
-    if view.task.kind != "classes" or view.predictions is None:
+    if not view.task.probabilities or view.predictions is None:
         raise InputError("batchbald is about classes and needs the probabilities of an ensemble")
     package = require("batchbald_redux.batchbald", "batchbald", INSTALL)
     allowed = view.allowed[0].nonzero()[:, 0]

@@ -1,79 +1,129 @@
-"""A strategy: acquisition, bias, batching (and change between rounds) side by side, named by one string.
+"""A strategy: acquisition, bias, batching (and the difference between rounds) side by side, named by one string.
 
-`acquisition[:bias][:batching][:form][:change]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
+`acquisition[:bias][:batching][:form][:difference]`, e.g. `random`, `lc`, `br:perfect:top`, `pemse:direct:eigen`,
 `pemse:quadratic:eigen:difference`. Batching is `top` where it is not given. A form (`brier`, `symmetric`) is for
-classes: another divergence than Kullback-Leibler, one that has a matrix. A change is `difference` (of this round and
-the one before) or `slope` (over the last four).
+classification: another divergence than Kullback-Leibler, one that has a matrix.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau.acquisition import ACQUISITIONS, CHANGES, CLASS_ACQUISITIONS, FORMS, Acquisition, Lesson, Score, View
-from aicau.batching import BATCHINGS, Batching
-from aicau.bias import BIASES, BiasEstimator, Evidence, assess, check_finite, skill
-from aicau.core import checks, streams
+from aicau.acquisition import ACQUISITIONS, FORMS, Acquisition, Score, View
+from aicau.batching import BATCHINGS, Batching, Selection
+from aicau.bias import BIASES, BiasEstimator
 from aicau.core.errors import InputError, unknown
-from aicau.core.observations import Observations
-from aicau.core.pool import coordinates
 from aicau.core.runs import by_run
-from aicau.core.task import VALUES, Task
-from aicau.ensembles import MLP, Ensemble
+from aicau.core.task import REGRESSION, Task
 
-DEFAULT = "br:posterior:rehearsed"  # what the word `default` stands for: docs/comparison.md
-CLASS_DEFAULT = "trust:spread"  # and for classes: docs/classification.md
-FIRST_CHANGE = 2  # the first two rounds use the plain score: two changes of the model must have been seen
+# What the word `default` stands for: docs/comparison.md and docs/classification.md.
+DEFAULTS = {"regression": "br:posterior:joint", "count": "br:posterior:joint", "classification": "trust:spread"}
+FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a strategy chose.
+
+    Parameters
+    ----------
+    selection : Selection
+        The points, shape (runs, m), and the numbers that decided.
+    alpha : Tensor, shape (runs, n)
+        The score they were chosen by.
+    plain : Score
+        The score without the difference: the next round needs it. None where no round does.
+    """
+
+    selection: Selection
+    alpha: Tensor
+    plain: Score | None = None
 
 
 class Chooser(Protocol):
     """What a lane of a simulation needs: a `Strategy`, or the method of another package."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called in tables."""
 
     @property
-    def bias(self) -> BiasEstimator | None: ...
+    def bias(self) -> BiasEstimator | None:
+        """The estimator whose result it wants to see."""
 
-    def choose(
-        self, view: View, m: int, history: Sequence[Score] = (), round: int = 0
-    ) -> tuple[Tensor, Tensor, Score | None]: ...
+    def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
+        """The next m points of every run."""
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """How the next batch is chosen. Build one with `Strategy.parse("pemse:direct:eigen")`, or part by part."""
+    """How the next batch is chosen: four parts side by side.
+
+    Build one with `Strategy.parse`, or part by part.
+
+    Parameters
+    ----------
+    name : str
+        Its string, the same in Python, on the command line and in files.
+    acquisition : Acquisition
+        What is maximised.
+    batching : Batching
+        How a batch is made of it.
+    bias : BiasEstimator
+        Where the acquisition needs the bias.
+    difference : bool
+        Look at the score of the last round minus that of this one, from the third round on.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("pemse:direct:eigen").bias
+    Direct(alpha=1e-06)
+    """
 
     name: str
     acquisition: Acquisition
     batching: Batching
     bias: BiasEstimator | None = None
-    change: str | None = None  # look at how the score changes between rounds: `difference` or `slope`
-    ensemble: Ensemble = field(default_factory=MLP)  # used by `query` only
-    random_state: int = 0  # used by `query` only
-    task: Task = VALUES  # used by `query` only
+    difference: bool = False
 
     @classmethod
-    def parse(cls, text: str, **parts: Any) -> "Strategy":
-        """From its string; `parts` replaces parts by objects, e.g. `batching=Eigen(fill="top")`.
+    def parse(cls, text: str, task: Task = REGRESSION, **parts: Any) -> "Strategy":
+        """A strategy from its string.
 
-        The word `default` stands for what measures best without cheating: `br:posterior:rehearsed`, and `trust:spread`
-        where `task` says that classes are measured.
+        Parameters
+        ----------
+        text : str
+            `acquisition[:bias][:batching][:form][:difference]`, or `default`: what measured best without cheating.
+        task : Task
+            What is measured; `default` depends on it.
+        **parts
+            Objects in place of words, e.g. `bias=Direct(alpha=1e-4)`.
+
+        Returns
+        -------
+        Strategy
+
+        Raises
+        ------
+        InputError
+            An unknown word (the message has the nearest known one), or words that do not go together.
         """
         if str(text).strip().lower() == "default":
-            word = CLASS_DEFAULT if parts.get("task", VALUES).kind == "classes" else DEFAULT
-            return replace(cls.parse(word, **parts), name="default")
+            return replace(cls.parse(DEFAULTS[task.name], **parts), name="default")
         head, *words = (word.strip().lower() for word in str(text).split(":"))
-        known = {**ACQUISITIONS, **CLASS_ACQUISITIONS}
-        if head not in known:
-            raise unknown("acquisition", head, [*known, "default"])
-        acquisition = known[head]()
-        kinds: dict[str, Collection[str]] = {"bias": BIASES, "batching": BATCHINGS, "form": FORMS, "change": CHANGES}
+        if head not in ACQUISITIONS:
+            raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
+        acquisition = ACQUISITIONS[head]()
+        kinds: dict[str, Collection[str]] = {
+            "bias": BIASES,
+            "batching": BATCHINGS,
+            "form": FORMS,
+            "change": ("difference",),
+        }
         found: dict[str, str] = {}
         for word in words:
             kind = next((kind for kind, group in kinds.items() if word in group), None)
@@ -89,9 +139,7 @@ class Strategy:
         if "bias" in found and not acquisition.needs_bias:
             raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
         if "change" in found and not acquisition.needs_model:
-            raise InputError(f"{head!r} does not change between rounds, so it has no {found['change']} version")
-        if "change" in found and found.get("batching") == "rehearsed":
-            raise InputError(f"a rehearsal looks at the next round, not at changes; leave out {found['change']!r}")
+            raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
         if "form" in found:
             if not hasattr(acquisition, "form"):
                 raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
@@ -105,7 +153,7 @@ class Strategy:
             acquisition=acquisition,
             batching=BATCHINGS[word](),
             bias=BIASES[found["bias"]]() if "bias" in found else None,
-            change=found.get("change"),
+            difference="change" in found,
         )
         return replace(strategy, **parts) if parts else strategy
 
@@ -114,105 +162,47 @@ class Strategy:
 
     @property
     def needs_model(self) -> bool:
+        """Whether an ensemble must be fitted before it can choose."""
         return self.acquisition.needs_model
 
-    def choose(
-        self,
-        view: View,  # leading dimension: runs
-        m: int,
-        history: Sequence[Score] = (),  # the plain scores of the rounds before, the latest last
-        round: int = 0,  # 0 is the first batch chosen by a strategy
-    ) -> tuple[Tensor, Tensor, Score | None]:  # chosen (runs, m), α used (runs, n), plain score to keep
-        """The next batch of every run; run by run on the CPU, all at once elsewhere."""
-        plain = self.acquisition.score(view)
-        score = plain
-        if self.change is not None and round >= FIRST_CHANGE and history:
-            score = plain.change(self.change, history)
-        order = torch.arange(view.allowed.shape[0], device=view.allowed.device)
+    def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
+        """The next batch of every run; run by run on the CPU, all at once elsewhere.
 
-        def select(runs: Tensor) -> tuple[Tensor]:
-            some = slice(int(runs[0]), int(runs[-1]) + 1)
-            return (self.batching.select(score[some], view[some], m),)
+        Parameters
+        ----------
+        view : View
+            Its leading dimension are the runs.
+        m : int
+            Points per run.
+        previous : Score
+            The plain score of the round before, in the same units; None: no difference is taken.
 
-        (chosen,) = by_run(select, order, points=view.allowed.shape[-1])
-        return chosen, score.alpha, plain if self.change else None
-
-    def query(
-        self,
-        X: Any,  # (n, d)
-        y: Any,  # (n,), NaN where unlabelled
-        candidates: Any = None,
-        batch_size: int = 1,
-        return_utilities: bool = False,
-    ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Choose from a table, with the signature and the meaning of scikit-activeml.
-
-        `candidates` are all unlabelled rows of X (None), rows of X by index, or features (then indices point into
-        them). Rows of X with the same features are replicates of one point. One call sees one round, so a strategy
-        of changes answers with its plain version here; `simulate` keeps rounds.
+        Returns
+        -------
+        Choice
         """
-        features = checks.features(X, "X")
-        labels = torch.as_tensor(np.array(y, dtype=float))
-        if labels.shape != features.shape[:1]:
-            raise InputError(f"y needs one entry per row of X: {features.shape[0]}; got shape {tuple(labels.shape)}")
-        labelled = ~torch.isnan(labels)
-        checks.numbers(labels[labelled], "y")
-        rows, extra = _candidate_rows(candidates, features, labelled)
-        batch_size = checks.positive(batch_size, "batch_size")
-        points, place = torch.unique(torch.cat([features, extra]), dim=0, return_inverse=True)
-        asked = place[features.shape[0] :] if len(extra) else place[rows]
-        measured = torch.zeros(1, len(points), dtype=torch.bool)
-        measured[0, place[: features.shape[0]][labelled]] = True
-        allowed = torch.zeros_like(measured)
-        allowed[0, asked] = True
-        keys = streams.runs(self.random_state, 1)
-        view = View(coordinates(points), allowed, measured, keys, task=self.task)
-        if self.needs_model:
-            if not bool(labelled.any()):
-                raise InputError(f"{self.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
-            seen = place[: features.shape[0]][labelled][None]
-            observations = Observations(seen, labels[labelled][None], torch.zeros(seen.shape[1], dtype=torch.int64))
-            fitted = self.ensemble.fit(points[seen], observations.y, keys)
-            predictions = fitted.predict(points)
-            lesson = Lesson(self.ensemble, seen, observations.y)
-            evidence = Evidence(points, observations, predictions, keys, fitted.unseen, task=self.task)
-            view = replace(view, predictions=predictions, points=points, lesson=lesson, skill=skill(evidence))
-            if self.bias is not None:
-                estimate = assess(self.bias, evidence)
-                check_finite(self.bias, estimate)
-                view = view.told(estimate)
-        chosen, alpha, _ = self.choose(view, batch_size)
-        first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
-        places = [first[int(point)] for point in chosen[0]]
-        into_x = not len(extra)
-        index = np.array([int(rows[i]) if into_x else i for i in places], dtype=np.int64)
-        if not return_utilities:
-            return index
-        utilities = np.full((batch_size, features.shape[0] if into_x else len(extra)), np.nan)
-        columns = rows.numpy() if into_x else np.arange(len(extra))
-        for step in range(batch_size):
-            utilities[step, columns] = alpha[0, asked].numpy()
-            utilities[step, index[:step]] = np.nan
-        return index, utilities
+        plain = self.acquisition.score(view)
+        score = plain.difference(previous) if self.difference and previous is not None else plain
+        names: list[str] = []
 
+        def select(runs: Tensor) -> tuple[Tensor, ...]:
+            some = slice(int(runs[0]), int(runs[-1]) + 1)
+            found = self.batching.select(score[some], view[some], m)
+            names[:] = found.parts
+            return found.index, *found.parts.values()
 
-def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices into X, or features of their own (one of the two is empty)."""
-    none = features[:0]
-    if candidates is None:
-        rows = (~labelled).nonzero()[:, 0]
-    else:
-        array = np.asarray(candidates)
-        if array.ndim == 2:
-            extra = checks.features(array, "candidates")
-            if extra.shape[1] != features.shape[1]:
-                raise InputError(f"candidates need {features.shape[1]} features, as X; got {extra.shape[1]}")
-            return torch.zeros(0, dtype=torch.int64), extra
-        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise InputError("candidates are row numbers of X or a table of features")
-        rows = torch.as_tensor(array).long()
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= features.shape[0]):
-            raise InputError(f"candidates point outside X, which has {features.shape[0]} rows")
-    if len(rows) == 0:
-        raise InputError("there is no candidate to choose from")
-    return rows, none
+        order = torch.arange(len(view), device=view.allowed.device)
+        index, *parts = by_run(select, order, points=view.allowed.shape[-1])
+        selection = Selection(index, dict(zip(names, parts, strict=True)))
+        return Choice(selection, score.alpha, plain if self.difference else None)
+
+    def reason(self, choice: Choice, run: int, place: int) -> str:
+        """Why a point was chosen, as the batching rule states it."""
+        meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
+        return self.batching.reason(choice.selection.numbers(run, place), meaning)
+
+    def query(self, X: Any, y: Any, candidates: Any = None, batch_size: int = 1, **options: Any) -> Any:
+        """Choose from a table: `aicau.query` with this strategy."""
+        from aicau.query import query
+
+        return query(self, X, y, candidates, batch_size, **options)

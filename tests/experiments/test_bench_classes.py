@@ -28,7 +28,7 @@ def test_the_suite():
     made, _ = bench.panels(Settings("classes"))
     kinds = ("class1", "class2", "class3", "class2x4", "class3x4")
     assert [panel.name for panel in made] == [f"{kind}-{n}" for n in (20, 100) for kind in kinds]
-    assert {panel.problem.task for panel in made} == {Task("classes", 3)}
+    assert {panel.problem.task for panel in made} == {Task("classification", 3)}
     assert made[3].problem.toy.noise_scale == 4
     words, notes = bench_classes.lineup(False)
     assert CLASS_DEFAULT in words

@@ -1,7 +1,7 @@
-"""Acquisition functions by name; a new one is one file and one entry here."""
+"""Acquisition functions by name; a new one is one file and one line here."""
 
 from aicau.acquisition.bald import Bald
-from aicau.acquisition.base import CHANGES, Acquisition, Lesson, Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.acquisition.br import BiasReduction
 from aicau.acquisition.epistemic import Epistemic
 from aicau.acquisition.farthest import Farthest
@@ -20,12 +20,18 @@ ACQUISITIONS: dict[str, type[Acquisition]] = {
     "epistemic": Epistemic,
     "br": BiasReduction,
     "pemse": Pemse,
-}
-
-CLASS_ACQUISITIONS: dict[str, type[Acquisition]] = {
-    "entropy": Entropy,
+    "entropy": Entropy,  # these three for classification only
     "margin": Margin,
     "trust": Trust,
-}  # of classes only
+}
 
-__all__ = ["ACQUISITIONS", "CHANGES", "CLASS_ACQUISITIONS", "FORMS", "Acquisition", "Lesson", "Score", "View"]
+__all__ = [
+    "ACQUISITIONS",
+    "FORMS",
+    "Acquisition",
+    "BiasReduction",
+    "LeastConfidence",
+    "Pemse",
+    "Score",
+    "View",
+]

@@ -19,10 +19,11 @@ class Bald:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "disagreement of the members (mutual information)"
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None
-        if view.task.kind == "classes":
+        if view.task.probabilities:
             return uncertainty.score(view, "bald")
         # In double precision: there different variances keep different scores, whatever the rounding of log1p.
         return Score(0.5 * torch.log1p(decomposition.epistemic(view.predictions).double()))

@@ -12,6 +12,7 @@ class BiasReduction:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = True
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "expected squared bias"
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

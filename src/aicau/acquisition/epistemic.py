@@ -13,10 +13,11 @@ class Epistemic:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "disagreement of the members"
     form: terms.Form = None
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None
-        if self.form is None and view.task.kind == "values":
+        if self.form is None and view.task.squared:
             return Score.of(decomposition.covariance(view.predictions))
         return terms.epistemic(view, self.form)

@@ -15,6 +15,7 @@ class Farthest:
     needs_model: ClassVar[bool] = False
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = "spread"
+    meaning: ClassVar[str] = "the same everywhere"
 
     def score(self, view: View) -> Score:
         return Score(torch.ones_like(view.allowed, dtype=view.x.dtype))

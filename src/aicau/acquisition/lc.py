@@ -13,9 +13,10 @@ class LeastConfidence:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "disagreement of the members"
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None
-        if view.task.kind == "classes":
+        if view.task.probabilities:
             return uncertainty.score(view, "lc")
         return Score.of(decomposition.covariance(view.predictions))

@@ -17,6 +17,7 @@ class Pemse:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = True
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "expected squared error of a network (disagreement + bias)"
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

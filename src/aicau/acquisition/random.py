@@ -13,6 +13,7 @@ class Random:
     needs_model: ClassVar[bool] = False
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = "top"
+    meaning: ClassVar[str] = "a random number"
 
     def score(self, view: View) -> Score:
         return Score(streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]))

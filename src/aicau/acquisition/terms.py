@@ -115,6 +115,6 @@ def symmetric(primal: Tensor, dual: Tensor, extra: Tensor | None = None) -> Omeg
 
 def no_matrix(d: Divergence) -> str:
     return (
-        f"the {d.name} divergence is not symmetric, so it has no cobias matrix; use top, spread or power batching, or a"
+        f"the {d.name} divergence is not symmetric, so it has no cobias matrix; use top or spread batching, or a"
         " form that has one: br:posterior:eigen:brier, br:posterior:eigen:symmetric"
     )

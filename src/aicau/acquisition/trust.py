@@ -22,13 +22,14 @@ class Trust:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "disagreement of the members, as far as they predict labels they did not see"
 
     def score(self, view: View) -> Score:
-        if view.task.kind != "classes":
-            raise InputError(f"'trust' is about classes, and this problem has {view.task.kind}; use br or pemse")
+        if not view.task.probabilities:
+            raise InputError(f"'trust' is about classes, and this problem has {view.task.name}; use br or pemse")
         if view.skill is None:
             raise InputError("'trust' is about classes with members whose skill is known, and this view tells of none")
         apart = terms.epistemic(view, "brier").alpha
         s = view.skill.to(apart)[..., None]
-        note = "'trust' has no matrix; use top, spread or power batching"
+        note = "'trust' has no matrix; use top or spread batching"
         return Score((1 - s) * apart.mean(-1, keepdim=True) + s * apart, note=note)

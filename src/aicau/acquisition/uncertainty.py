@@ -42,12 +42,12 @@ def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
 
 def score(view: View, rule: str) -> Score:
     """One of the four over the pool of a view with classes."""
-    if view.task.kind != "classes":
-        raise InputError(f"{rule!r} is about classes, and this problem has {view.task.kind}; use lc, bald, br or pemse")
+    if not view.task.probabilities:
+        raise InputError(f"{rule!r} is about classes, and this problem has {view.task.name}; use lc, bald, br or pemse")
     assert view.predictions is not None
     function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
     (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.predictions)
-    return Score(alpha, note=f"{rule!r} on classes has no matrix; use top, spread or power batching")
+    return Score(alpha, note=f"{rule!r} on classes has no matrix; use top or spread batching")
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Entropy:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "entropy of the predicted probabilities"
 
     def score(self, view: View) -> Score:
         return score(view, "entropy")
@@ -65,6 +66,7 @@ class Margin:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
+    meaning: ClassVar[str] = "nearness of the two most probable classes"
 
     def score(self, view: View) -> Score:
         return score(view, "margin")

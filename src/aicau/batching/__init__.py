@@ -1,11 +1,8 @@
-"""Batching rules by name; a new one is one file and one entry here."""
+"""Batching rules by name; a new one is one file and one line here."""
 
-from aicau.batching.base import Batching
-from aicau.batching.conditional import Conditional
+from aicau.batching.base import Batching, Selection
 from aicau.batching.eigen import Eigen
 from aicau.batching.joint import Joint
-from aicau.batching.power import Power
-from aicau.batching.rehearsed import Rehearsed
 from aicau.batching.spread import Spread
 from aicau.batching.top import Top
 
@@ -14,9 +11,6 @@ BATCHINGS: dict[str, type[Batching]] = {
     "eigen": Eigen,
     "spread": Spread,
     "joint": Joint,
-    "rehearsed": Rehearsed,
-    "conditional": Conditional,
-    "power": Power,
 }
 
-__all__ = ["BATCHINGS", "Batching", "Conditional", "Eigen", "Joint", "Power", "Rehearsed", "Spread", "Top"]
+__all__ = ["BATCHINGS", "Batching", "Eigen", "Joint", "Selection", "Spread", "Top"]

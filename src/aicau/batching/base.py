@@ -1,6 +1,7 @@
-"""Batching: from a score over the pool to m points."""
+"""Batching: from a score over the pool to m points, and why each of them."""
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -10,11 +11,39 @@ from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 
 
-class Batching(Protocol):
-    """Parameters only; `select` is a pure function. Chosen points are allowed, and distinct unless the view has room
-    for repeats."""
+@dataclass(frozen=True)
+class Selection:
+    """Chosen points, and the numbers that decided.
 
-    def select(self, score: Score, view: View, m: int) -> Tensor: ...  # (..., m)
+    Parameters
+    ----------
+    index : Tensor of int64, shape (..., m)
+        Pool indices in the order they were chosen.
+    parts : dict of str to Tensor, shape (..., m)
+        What the rule looked at, for each point when it was chosen; `worth` is what it maximised.
+    """
+
+    index: Tensor
+    parts: dict[str, Tensor]
+
+    def numbers(self, run: int, place: int) -> dict[str, float]:
+        """The numbers behind one point."""
+        return {name: float(part[run, place]) for name, part in self.parts.items()}
+
+
+class Batching(Protocol):
+    """A rule. Parameters only; `select` is a pure function.
+
+    Chosen points are allowed, and distinct unless the view has room for repeats.
+    """
+
+    uses: ClassVar[frozenset[str]]  # what decides: "score", "distance", "predictions", "matrix", "random"
+
+    def select(self, score: Score, view: View, m: int) -> Selection:
+        """The next m points of every run."""
+
+    def reason(self, numbers: dict[str, float], meaning: str) -> str:
+        """Why a point was chosen, in words, from its `Selection.numbers`; `meaning` says what the score is."""
 
 
 def check_enough(view: View, m: int) -> None:
@@ -25,10 +54,10 @@ def check_enough(view: View, m: int) -> None:
 
 
 def matrix(score: Score, rule: str) -> Omega:
-    """The matrix of a score, or one sentence about why there is none."""
+    """The matrix of a score; a score without one is refused."""
     if score.omega is None:
-        why = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
-        raise InputError(f"{rule} batching needs an acquisition with a matrix{why}")
+        cause = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
+        raise InputError(f"{rule} batching needs an acquisition with a matrix{cause}")
     return score.omega
 
 
@@ -39,3 +68,8 @@ def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (...,
     best = score.nan_to_num(nan=least, neginf=least).masked_fill_(~allowed, -torch.inf)
     index = best.argmax(-1)
     return index, allowed.scatter(-1, index[..., None], False)
+
+
+def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)
+    """One value per run."""
+    return values.expand(*index.shape, -1).gather(-1, index[..., None])[..., 0]

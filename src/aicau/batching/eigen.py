@@ -5,51 +5,58 @@ What the paper leaves open is decided here (figures in docs/decisions.md):
 - points that may not be measured are removed from Ω before the decomposition, so every mode lives on candidates only;
 - modes are taken in falling order of their eigenvalue while it is positive;
 - where two modes peak at one point, the later mode takes its next largest entry;
-- when there are fewer positive modes than points asked for, `fill` chooses the rest: at `random`, by `top` score, or by
-  going round the modes again (`cycle`).
+- when there are fewer positive modes than points asked for, the rest is drawn at random.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import check_enough, matrix, take_best
+from aicau.batching.base import Selection, at, check_enough, matrix, take_best
 from aicau.core import streams
-from aicau.core.errors import unknown
 from aicau.core.streams import Purpose
-
-FILLS = ("random", "top", "cycle")
 
 
 @dataclass(frozen=True)
 class Eigen:
-    fill: str = "random"
+    """One point per leading mode of the error matrix Ω.
 
-    def __post_init__(self) -> None:
-        if self.fill not in FILLS:
-            raise unknown("fill rule", self.fill, list(FILLS))
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("pemse:direct:eigen").batching
+    Eigen()
+    """
 
-    def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
+    uses: ClassVar[frozenset[str]] = frozenset({"matrix", "random"})
+
+    def select(self, score: Score, view: View, m: int) -> Selection:
+        """The next m points of every run."""
         check_enough(view, m)
-        omega = matrix(score, "eigen")
-        spare = self._fill(score, view).to(omega.factor)
-        values, vectors = omega.restrict(view.allowed).top_eigenpairs(m)
+        omega = matrix(score, "eigen").restrict(view.allowed)
+        spare = streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]).to(omega.factor)
+        values, vectors = omega.top_eigenpairs(m)
         size = vectors.abs_()  # (..., n, q)
         positive = (values > 0).sum(-1)  # (...)
+        total = omega.trace()
         allowed, chosen = view.allowed, []
+        parts: dict[str, list[torch.Tensor]] = {"worth": [], "mode": [], "share": []}
         for slot in range(m):
-            mode = positive.new_full(positive.shape, slot)
-            if self.fill == "cycle":
-                mode = mode % positive.clamp_min(1)
-            at = mode.clamp_max(size.shape[-1] - 1)[..., None, None].expand(*size.shape[:-1], 1)
-            own = size.gather(-1, at)[..., 0]
-            index, allowed = take_best(torch.where((mode < positive)[..., None], own, spare), allowed)
+            known = slot < positive  # a mode is left
+            mode = min(slot, size.shape[-1] - 1)
+            entry = torch.where(known[..., None], size[..., mode], spare)
+            index, allowed = take_best(entry, allowed)
             chosen.append(index)
-        return torch.stack(chosen, -1)
+            parts["worth"].append(at(entry, index))
+            parts["mode"].append(torch.where(known, slot + 1, 0))
+            parts["share"].append(values[..., mode] / total)
+        return Selection(torch.stack(chosen, -1), {name: torch.stack(part, -1) for name, part in parts.items()})
 
-    def _fill(self, score: Score, view: View) -> Tensor:  # (..., n)
-        if self.fill == "random":
-            return streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0])
-        return score.alpha
+    def reason(self, numbers: dict[str, float], meaning: str) -> str:
+        """Why a point was chosen, in words."""
+        if not numbers["mode"]:
+            return "drawn at random: the error matrix has no further mode"
+        share = f" ({numbers['share']:.0%} of the {meaning})" if 0 < numbers["share"] <= 1 else ""
+        return f"peak of mode {numbers['mode']:.0f} of the error matrix{share}"

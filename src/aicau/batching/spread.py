@@ -11,69 +11,95 @@ known points come when no new one offers more: first that with the largest α ov
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View
-from aicau.batching.base import check_enough, take_best
-from aicau.core.omega import Cobias
+from aicau.acquisition.base import Score, View, doubts, measurements
+from aicau.batching.base import Selection, at, check_enough, take_best
 
 LARGE = 10**6  # numbers in the pool from which no copy of it is made
 REPEAT = 0.1  # a repeat tells about one point, a new point about its neighbours too; with 1 strong noise costs more
+NEW, CENTRE, DOUBT, SPENT = range(4)  # what decided: a distance, the centre, doubt about a known point, no new point
 
 
 @dataclass(frozen=True)
 class Spread:
-    def places(self, view: View) -> Tensor:  # (n, d), or (..., n, q) where every run has its own
-        """What distances are measured between."""
-        return view.x
+    """Large scores, far from what is known: the largest score times squared distance, one by one.
 
-    def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
-        check_enough(view, m)
-        x = self.places(view)
-        alpha = positive(score.alpha.to(x))
-        square = nearest_square(x, view.measured)
-        doubt, noise = doubts(view)
-        if doubt is not None:
-            square = torch.where(view.measured, REPEAT * doubt, square)
-        allowed, chosen = view.allowed, []
-        taken = torch.zeros_like(allowed, dtype=torch.int64)
-        for step in range(m):
-            weight = square
-            if step == 0 and bool(torch.isinf(square).any()):
-                weight = torch.where(torch.isinf(square), nearness_to_centre(x), square)
-            worth = alpha * weight
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("pemse:direct:spread").batching
+    Spread()
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+
+    def select(self, score: Score, view: View, m: int) -> Selection:
+        """The next m points of every run."""
+        return greedy(score, view, m, view.x)
+
+    def reason(self, numbers: dict[str, float], meaning: str) -> str:
+        """Why a point was chosen, in words."""
+        return reason(numbers, meaning, "distance")
+
+
+def greedy(score: Score, view: View, m: int, x: Tensor) -> Selection:  # x: (n, d), or (..., n, q) per run
+    """The largest α·d², one by one, with distances between the rows of `x`."""
+    check_enough(view, m)
+    alpha = positive(score.alpha.to(x))
+    square = nearest_square(x, view.measured)
+    doubt, noise = doubts(view)
+    if doubt is not None:
+        square = torch.where(view.measured, REPEAT * doubt, square)
+    known = view.measured
+    allowed, chosen = view.allowed, []
+    taken = torch.zeros_like(allowed, dtype=torch.int64)
+    parts: dict[str, list[Tensor]] = {"worth": [], "score": [], "distance": [], "cause": []}
+    for step in range(m):
+        weight = square
+        first = torch.isinf(square)
+        if step == 0 and bool(first.any()):
+            weight = torch.where(first, nearness_to_centre(x), square)
+        worth = alpha * weight
+        index, left = take_best(worth, allowed)
+        cause = torch.where(at(known, index), DOUBT, torch.where(at(first, index), CENTRE, NEW))
+        spent = at(worth, index) <= 0
+        if bool(spent.any()):
+            worth = torch.where(spent[..., None], alpha / (1 + measurements(view).to(alpha)), worth)
             index, left = take_best(worth, allowed)
-            spent = worth.gather(-1, index[..., None]) <= 0
-            if bool(spent.any()):
-                worth = torch.where(spent, alpha / (1 + measurements(view)), worth)
-                index, left = take_best(worth, allowed)
-            allowed = left
-            chosen.append(index)
-            nearer = torch.minimum(square, square_to(x, index))
-            if doubt is None or noise is None:
-                square = nearer
-                continue
-            at = index[..., None]
-            doubt = doubt.scatter(-1, at, measured_once(doubt.gather(-1, at), noise.gather(-1, at)))
-            taken = taken.scatter_add(-1, at, torch.ones_like(at))
-            square = torch.where(view.measured | (taken > 0), REPEAT * doubt, nearer)
-            if view.room is not None:
-                allowed = view.allowed & (taken < view.room)
-        return torch.stack(chosen, -1)
+            cause = torch.where(spent, SPENT, cause)
+        allowed = left
+        chosen.append(index)
+        for name, part in (("worth", worth), ("score", alpha), ("distance", weight.sqrt())):
+            parts[name].append(at(part, index))
+        parts["cause"].append(cause)
+        nearer = torch.minimum(square, square_to(x, index))
+        if doubt is None or noise is None:
+            square = nearer
+            continue
+        here = index[..., None]
+        doubt = doubt.scatter(-1, here, measured_once(doubt.gather(-1, here), noise.gather(-1, here)))
+        taken = taken.scatter_add(-1, here, torch.ones_like(here))
+        known = view.measured | (taken > 0)
+        square = torch.where(known, REPEAT * doubt, nearer)
+        if view.room is not None:
+            allowed = view.allowed & (taken < view.room)
+    return Selection(torch.stack(chosen, -1), {name: torch.stack(part, -1) for name, part in parts.items()})
 
 
-def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
-    """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
-    if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
-        return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
-    return None, None
-
-
-def measurements(view: View) -> Tensor:  # (..., n)
-    """How often each point was measured."""
-    return (view.measured if view.times is None else view.times).to(view.x)
+def reason(numbers: dict[str, float], meaning: str, distance: str) -> str:
+    """Why a point was chosen, in words; `distance` says between what."""
+    score, far = f"{meaning} ({numbers['score']:.3g})", numbers["distance"]
+    if numbers["cause"] == CENTRE:
+        return "the first point: nearest to the centre of the candidates"
+    if numbers["cause"] == SPENT:
+        return f"no new point offers more: {score} is the largest for its number of measurements"
+    if numbers["cause"] == DOUBT:
+        return f"a known point: what is still unknown there counts as a {distance} of {far:.3g}, times {score}"
+    return f"{score} times the squared {distance} to the nearest known or chosen point ({far:.3g}): the largest left"
 
 
 def measured_once(doubt: Tensor, noise: Tensor) -> Tensor:

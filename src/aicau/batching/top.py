@@ -1,20 +1,37 @@
-"""Top-m: the m points with the largest α."""
+"""Top: the m points with the largest α."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import check_enough, take_best
+from aicau.batching.base import Selection, at, check_enough, take_best
 
 
 @dataclass(frozen=True)
 class Top:
-    def select(self, score: Score, view: View, m: int) -> Tensor:  # (..., m)
+    """The m points with the largest score.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("lc:top").batching
+    Top()
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"score"})
+
+    def select(self, score: Score, view: View, m: int) -> Selection:
+        """The next m points of every run."""
         check_enough(view, m)
         allowed, chosen = view.allowed, []
         for _ in range(m):
             index, allowed = take_best(score.alpha, allowed)
             chosen.append(index)
-        return torch.stack(chosen, -1)
+        worth = torch.stack([at(score.alpha, index) for index in chosen], -1)
+        return Selection(torch.stack(chosen, -1), {"worth": worth})
+
+    def reason(self, numbers: dict[str, float], meaning: str) -> str:
+        """Why a point was chosen, in words."""
+        return f"chosen by {meaning}: {numbers['worth']:.3g}, the largest that was left"

@@ -1,6 +1,6 @@
 """Bias estimators by name; a new one is one file and one entry here."""
 
-from aicau.bias.base import Belief, BiasEstimator, Evidence, assess, check_finite
+from aicau.bias.base import Belief, BiasEstimator, Evidence, assess
 from aicau.bias.correction import Correction
 from aicau.bias.direct import Direct
 from aicau.bias.perfect import Perfect
@@ -26,6 +26,5 @@ __all__ = [
     "Posterior",
     "Quadratic",
     "assess",
-    "check_finite",
     "skill",
 ]

@@ -1,8 +1,8 @@
 """Estimators of the bias δ = μ_F − μ_Y over the pool, as a cobias matrix Δ̂ in signed factors."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -12,20 +12,39 @@ from aicau.core.errors import InputError, TrainingError
 from aicau.core.observations import Collapsed, Observations
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run
-from aicau.core.task import VALUES, Task
+from aicau.core.task import REGRESSION, Task
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an estimator may see after round k."""
+    """What an estimator may see after round k. Leading dimensions are runs.
 
-    x: Tensor  # (n, d) the pool
-    observations: Observations  # (..., l)
-    predictions: Tensor  # (..., K, n); (..., K, n, c) for classes
-    keys: Tensor  # (...) one stream per run, for this round
-    unseen: Tensor | None = None  # (..., K, l) True where a member was not trained on a row of the observations
-    oracle: Callable[[int], Tensor] | None = None  # count -> mean of as many realisations (..., n); simulation only
-    task: Task = VALUES
+    Parameters
+    ----------
+    x : Tensor, shape (n, d)
+        The pool.
+    observations : Observations, shape (..., l)
+        Measurements, one row each.
+    predictions : Tensor, shape (..., K, n), or (..., K, n, c) for classification
+    keys : Tensor of int64, shape (...)
+        One random stream per run, for this round.
+    unseen : Tensor of bool, shape (..., K, l)
+        Where a member was not trained on a row.
+    oracle : callable
+        count -> mean of as many realisations, shape (..., n); in a simulation only.
+    task : Task
+    memo : dict
+        What one estimator found, for whoever asks it again.
+    """
+
+    x: Tensor
+    observations: Observations
+    predictions: Tensor
+    keys: Tensor
+    unseen: Tensor | None = None
+    oracle: Callable[[int], Tensor] | None = None
+    task: Task = REGRESSION
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def side_information(self) -> Tensor:  # (..., n, d + 2)
         """h = [x, μ_F, σ²_F] (Appendix A)."""
@@ -49,6 +68,21 @@ class Evidence:
         at = o.index[..., None, :].expand(self.unseen.shape)
         outside = (self.predictions.gather(-1, at).double() * apart).sum(-2) / apart.sum(-2).clamp_min(1)
         return torch.where(apart.sum(-2) > 0, outside, inside) - o.y
+
+    def at_most(self, rows: int) -> tuple["Evidence", Tensor | None]:  # and (..., l) measurements behind each row
+        """The same with one mean per point where there are more rows than that, and with some of the points where
+        even these are more: the cost of a process is cubic. For one run."""
+        o = self.observations
+        if o.rows <= rows:
+            return self, None
+        seen = o.collapse()
+        at = seen.valid[0].nonzero()[:, 0]
+        at = at[torch.linspace(0, len(at) - 1, min(len(at), rows), device=at.device).long()]
+        index = seen.index[:, at]
+        few = Observations(index, seen.mean[:, at], torch.zeros_like(index[0]))
+        row = torch.searchsorted(*(part.contiguous() for part in (o.index[0].sort().values, index[0])))
+        unseen = None if self.unseen is None else self.unseen[..., o.index[0].argsort(stable=True)[row]]
+        return replace(self, observations=few, unseen=unseen, memo={}), seen.count[:, at]
 
     def centre(self) -> Tensor:  # (..., n, c)
         """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
@@ -97,7 +131,12 @@ class BiasEstimator(Protocol):
 
 def assess(estimator: BiasEstimator, evidence: Evidence) -> Omega | Belief:
     """What the task asks for: Δ̂ for values, a belief for classes and counts."""
-    return estimator.estimate(evidence) if evidence.task == VALUES else estimator.believe(evidence)
+    found = estimator.estimate(evidence) if evidence.task.squared else estimator.believe(evidence)
+    values = found.diagonal() if isinstance(found, Omega) else found.mean + found.variance()
+    if not bool(torch.isfinite(values).all()):
+        name = type(estimator).__name__.lower()
+        raise TrainingError(f"the {name} estimate of the bias diverged; scale the target or the features")
+    return found
 
 
 def known(oracle: Callable[[int], Tensor] | None, count: int) -> Tensor:
@@ -107,14 +146,6 @@ def known(oracle: Callable[[int], Tensor] | None, count: int) -> Tensor:
             "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"
         )
     return oracle(count)
-
-
-def check_finite(estimator: BiasEstimator, estimate: Omega | Belief) -> None:
-    """What an estimator made of the evidence must be numbers."""
-    values = estimate.diagonal() if isinstance(estimate, Omega) else estimate.mean + estimate.variance()
-    if not bool(torch.isfinite(values).all()):
-        name = type(estimator).__name__.lower()
-        raise TrainingError(f"the {name} estimate of the bias diverged; scale the target or the features")
 
 
 def place(values: Tensor, seen: Collapsed, onto: Tensor) -> Tensor:  # (..., l), (..., n) -> (..., n)

@@ -18,10 +18,11 @@ from aicau.core import bregman
 from aicau.core.observations import Collapsed, Observations
 from aicau.core.pool import coordinates
 from aicau.core.runs import by_run
-from aicau.ensembles.heads import one_hot
+from aicau.ensembles.base import one_hot
 from aicau.ensembles.process import centre_and_spread
 from aicau.gp import noise
 
+MOST_LABELS = 800  # that the processes see: every class has one of its own
 LEAST = 1e-3  # probability that a process may leave a class
 FULL = 0.999  # of the largest variance a probability can have
 TINY = 1e-12  # of a probability whose logarithm is taken
@@ -73,7 +74,7 @@ def direct(evidence: Evidence) -> Belief:
 
 def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief:
     """A Gaussian process on the indicator of each class, one row per label, batch effects taken out."""
-    c, o = evidence.task.classes, evidence.observations
+    c, o = evidence.task.classes, evidence.observations.thin(MOST_LABELS)
     points = coordinates(evidence.x.double())
     lead, n = o.y.shape[:-1], len(points)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
+from aicau.core.runs import threads_for
 from aicau.gp import noise
 
 
@@ -56,10 +57,16 @@ class Correction:
 
     def moments(
         self,
-        at: Tensor,  # (runs, n, p) coordinates
+        x: Tensor,  # (n, d)
         ensemble: Tensor,  # (runs, n) μ_F
         rank: int,  # of C's factor
     ) -> Moments:
+        """Over the pool."""
+        with threads_for(len(x)):
+            at = self.frame.coordinates(x.double()).expand(ensemble.shape[0], -1, -1)
+            return self._moments(at, ensemble, rank)
+
+    def _moments(self, at: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (runs, n, p)
         mean = self.process.posterior.mean(at)
         factor, rest = self.process.posterior.factor(at, rank)
         return Moments(
@@ -79,12 +86,11 @@ class Correction:
         return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), own
 
     def state(self) -> dict[str, Tensor]:
-        """What `load` needs; for rows without batches."""
+        """What `load` needs."""
         posterior = self.process.posterior
         rows, frame = posterior.rows, self.frame
-        assert rows.batch is None
         assert rows.relative is not None
-        return {
+        kept = {
             "theta": posterior.theta,
             "x": rows.x,
             "y": rows.y,
@@ -94,21 +100,26 @@ class Correction:
             "scale": posterior.scale,
             "inflation": self.process.inflation,
             "width": self.process.width,
+            "shared": self.process.shared,
             "square": self.square,
             "left_out": self.left_out,
             "frame": torch.stack([frame.mean, frame.spread, frame.stretch]),
         }
+        return kept if rows.batch is None else kept | {"batch": rows.batch}
 
     def words(self) -> dict[str, Any]:
         """What `state` cannot hold."""
-        return {"truth": self.truth, "shape": self.process.posterior.rows.shape}
+        rows = self.process.posterior.rows
+        return {"truth": self.truth, "shape": rows.shape, "fades": rows.fades}
 
     @classmethod
-    def load(cls, tensors: dict[str, Tensor], truth: bool, shape: str) -> "Correction":
+    def load(cls, tensors: dict[str, Tensor], truth: bool, shape: str, fades: bool) -> "Correction":
         """What `state` and `words` gave."""
         t = tensors
         valid, none = torch.ones_like(t["y"], dtype=torch.bool), torch.zeros_like(t["y"])
-        rows = gp.Rows(t["x"], t["y"], valid, t["fixed"], t["relative"], shape=shape, constant=noise.CONSTANT)
+        rows = gp.Rows(
+            t["x"], t["y"], valid, t["fixed"], t["relative"], t.get("batch"), fades, shape, constant=noise.CONSTANT
+        )
         posterior = gp.Posterior.of(t["theta"], rows, t["shift"], t["scale"])
-        process = noise.Fitted(posterior, none, none[:, 0], t["inflation"], t["width"])
+        process = noise.Fitted(posterior, none, t["shared"], t["inflation"], t["width"])
         return cls(process, truth, t["square"], t["left_out"], Frame(*t["frame"]))

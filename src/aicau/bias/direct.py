@@ -33,7 +33,7 @@ class Direct:
         return decomposition.cobias(place(residual, seen, estimate.reshape(*lead, n)).float())
 
     def believe(self, evidence: Evidence) -> Belief:
-        if evidence.task.kind == "classes":
+        if evidence.task.probabilities:
             return classes.direct(evidence)
         factor = self.estimate(evidence).factor.double()  # δ = μ_F − E Y
         return Belief(decomposition.mean(evidence.predictions).double()[..., None] - factor)

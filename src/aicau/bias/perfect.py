@@ -22,4 +22,4 @@ class Perfect:
 
     def believe(self, evidence: Evidence) -> Belief:
         truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device).double()
-        return Belief(truth if evidence.task.kind == "classes" else truth[..., None])
+        return Belief(truth if evidence.task.probabilities else truth[..., None])

@@ -10,6 +10,7 @@ the residuals of members that never saw the row (then it corrects what the ensem
 run, the one that predicts left-out measurements better. Figures for each choice are in docs/comparison.md.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +24,7 @@ from aicau.core import decomposition
 from aicau.core.errors import unknown
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run, threads, threads_for
+from aicau.core.runs import by_run, threads
 from aicau.gp import noise
 
 TARGETS = ("best", "truth", "residual")
@@ -39,6 +40,7 @@ class Posterior:
     batches: str = "field"
     rank: int = 32
     shape: str = "rbf"
+    most_rows: int = 1500  # measurements that the process sees one by one: its cost is cubic
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -47,55 +49,56 @@ class Posterior:
             raise unknown("batches", self.batches, list(BATCHES))
 
     def estimate(self, evidence: Evidence) -> Cobias:
+        """Δ̂ = m mᵀ + C."""
         return self.moments(evidence).cobias()
 
     def believe(self, evidence: Evidence) -> Belief:
-        if evidence.task.kind == "classes":
+        """E Y with its covariance, for classification and counts."""
+        if evidence.task.probabilities:
             return classes.posterior(evidence, self.batches, self.rank, self.shape)
         found = self.moments(evidence)
         mean = decomposition.mean(evidence.predictions).double() - found.mean
         return Belief(mean[..., None], found.factor[..., None, :, :], found.rest[..., None])
 
     def moments(self, evidence: Evidence) -> Moments:
+        """Mean and covariance of the bias over the pool."""
+        ensemble = decomposition.mean(evidence.predictions).double()
+        if evidence.keys.numel() == 1:
+            flat = self.correction(evidence).moments(evidence.x, ensemble.reshape(1, -1), self.rank)
+            return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
         o = evidence.observations
         lead = o.y.shape[:-1]
-        x = evidence.x.double()
-        frame = Frame.of(x)
-        points = frame.coordinates(x)
-        ensemble = decomposition.mean(evidence.predictions).double()
+        frame = Frame.of(evidence.x)
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
-            at = points.expand(index.shape[0], -1, -1)
-            fits = self._fits(frame, points[index], y, residual, batch)
+            rows = frame.coordinates(evidence.x[index].double())
+            fits = self._fits(frame, rows, y, residual, batch)
             best = torch.stack([one.square for one in fits]).argmin(0)
-            found = [one.moments(at, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())]
+            found = [
+                one.moments(evidence.x, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())
+            ]
             return tuple(
                 torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
                 for a, b in zip(vars(found[0]).values(), vars(found[-1]).values(), strict=True)
             )
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
-        flat = [t.reshape(-1, t.shape[-1]) for t in tensors]
-        parts = by_run(moments, *flat, points=points.shape[0])
+        flat_rows = [t.reshape(-1, t.shape[-1]) for t in tensors]
+        parts = by_run(moments, *flat_rows, points=len(evidence.x))
         return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))
 
-    def correction(
-        self,
-        evidence: Evidence,  # of one run
-        counts: Tensor | None = None,  # (1, l) measurements a row is the mean of; None: 1
-    ) -> Correction:
-        """The process itself, for a pool that is asked some candidates at a time."""
-        o, frame = evidence.observations, Frame.of(evidence.x)  # no copy of the pool in double precision
-        rows = frame.coordinates(evidence.x[o.index].double())
-        with threads(1):
-            found = self._fits(frame, rows, o.y, evidence.crossfitted(), o.batch, counts)
-        return min(found, key=lambda one: float(one.square))
-
-    def cobias(self, correction: Correction, x: Tensor, ensemble: Tensor) -> Cobias:  # (n, d), (1, n)
-        """What `estimate` gives, from a process that was fitted before."""
-        with threads_for(x.shape[0]):
-            at = correction.frame.coordinates(x.double())[None]
-            return correction.moments(at, ensemble.double(), self.rank).cobias()
+    def correction(self, evidence: Evidence) -> Correction:
+        """The fitted process itself, for one run: it can be asked for some candidates at a time."""
+        if self not in evidence.memo:
+            some, counts = evidence.at_most(self.most_rows)
+            o, frame = some.observations, Frame.of(evidence.x)  # no copy of the pool in double precision
+            index, y, residual, batch = (part.reshape(1, -1) for part in (o.index, o.y, some.crossfitted(), o.batch))
+            rows = frame.coordinates(evidence.x[index].double())
+            with threads(1) if index.device.type == "cpu" else nullcontext():
+                found = self._fits(frame, rows, y, residual, batch, None if counts is None else counts.reshape(1, -1))
+            evidence.memo[self] = min(found, key=lambda one: float(one.square))
+        known: Correction = evidence.memo[self]
+        return known
 
     def _fits(
         self,

@@ -10,14 +10,14 @@ from torch import Tensor
 from aicau.bias.base import Evidence
 from aicau.bias.classes import TINY
 from aicau.core.runs import by_run
-from aicau.ensembles.heads import one_hot
+from aicau.ensembles.base import one_hot
 
 POWERS = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)  # that probabilities are raised to: less sure to more sure
 
 
 def skill(evidence: Evidence) -> Tensor:  # (...)
     """The share for each run; for values 0 where no member left anything out."""
-    return _of_labels(evidence) if evidence.task.kind == "classes" else _of_values(evidence)
+    return _of_labels(evidence) if evidence.task.probabilities else _of_values(evidence)
 
 
 def _of_values(evidence: Evidence) -> Tensor:  # (...)

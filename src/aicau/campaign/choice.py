@@ -1,150 +1,142 @@
 """From a campaign's moment to the next batch, and why each of its points was chosen, in words and numbers."""
 
+import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from aicau.acquisition import Score, View
-from aicau.acquisition.random import Random
-from aicau.batching import Eigen, Spread, Top
-from aicau.batching.spread import REPEAT, doubts, measured_once
-from aicau.bias import Belief, Quadratic
+from aicau import ensembles
+from aicau.acquisition import View
 from aicau.campaign.model import Model
-from aicau.campaign.why import Pick, explain
 from aicau.core import streams
 from aicau.core.errors import InputError
-from aicau.core.omega import Omega
+from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
-from aicau.core.task import VALUES, Task
-from aicau.prediction.discrete import one_label
-from aicau.prediction.measured import Measured
+from aicau.kernels import MLPSettings
+from aicau.prediction import Prediction, outcome
+from aicau.round import Past, Round, first_batch, round_keys
 from aicau.store import Moment
-from aicau.strategy import FIRST_CHANGE, Strategy
+from aicau.strategy import Choice, Strategy
 
-FIRST = "farthest"  # with nothing measured, the batch fills the space
-TASKS = {"regression": VALUES, "classification": Task("classes", 2), "count": Task("counts")}  # two classes at least
-UNTOLD = {"classes": 1.0, "values": 0.0, "counts": 0.0}  # skill of a model that was kept before skills were
+Numbers = dict[str, float | int | str | None]
 
 
-def round_key(seed: int, round: int) -> Tensor:  # (1,)
+@dataclass(frozen=True)
+class Pick:
+    """One proposed point."""
+
+    candidate: int
+    replicate: int
+    reason: str
+    numbers: Numbers
+
+
+def keys_of(seed: int, moment: Moment) -> Tensor:  # (1,)
     """The random stream of a round: a function of the seed and the history alone."""
-    return streams.fold(streams.runs(seed, 1), round)
+    return round_keys(streams.runs(seed, 1), moment.round - 2)  # round 1 has no model; F_0 stands behind round 2
 
 
 def choose(
     x: Tensor,  # (n, d) standardised
     moment: Moment,
     model: Model | None,
-    earlier: Sequence[Model],  # of the rounds before, for strategies that look at changes
+    earlier: Model | None,  # of the round before, for strategies of differences
     strategy: Strategy,
     seed: int,
     m: int,
+    missing: str = "",  # why there is no model
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
     n = x.shape[0]
-    counts = np.zeros(n, dtype=np.int64)
     known: dict[int, list[Any]] = {}
     for row in moment.rows:
-        counts[row.candidate] += row.repeats
         known.setdefault(row.candidate, []).append(row)
-    marked, allowed = torch.from_numpy(counts > 0), torch.ones(n, dtype=torch.bool)
-    marked[moment.pending] = True
-    allowed[moment.pending] = False
-    allowed[moment.abandoned] = False
-    key = streams.fold(round_key(seed, moment.round), moment.last_ask)
-    x = coordinates(x)
-    view = View(x, allowed[None], marked[None], key, times=torch.from_numpy(counts.copy())[None])
-    scores: list[Score] = []
+    allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
+    allowed[moment.pending + moment.abandoned] = False
+    marked[[*known, *moment.pending]] = True
+    keys = keys_of(seed, moment)
+    keys = streams.fold(keys, moment.turn) if moment.turn else keys
+    said: Prediction | None = None
     if model is None:
-        strategy = Strategy.parse(FIRST)
+        choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
         room = torch.where(allowed, m, 0)[None]
-        view = _seen(replace(view, room=room), model)
-        scores = [strategy.acquisition.score(_seen(view, one)) for one in earlier]
-    chosen = strategy.choose(view, m, scores, FIRST_CHANGE)[0][0]
-    near = _distances(x, marked, chosen).tolist()
-    reasons = _reasons(strategy, view, scores, near)
-    prediction = _nothing(moment.rows) if model is None else model.predict(chosen.numpy())
-    free = 0 if model is None else int(model.info["noise_freedom"])
-    doubt, own = doubts(view) if isinstance(strategy.batching, Spread) else (None, None)
+        past = None if earlier is None else _past(earlier)
+        choice = model.how.choose(
+            strategy, model.state, model.estimate(), m, room, marked[None], past, moment.round - 2, keys
+        )
+        said = model.predict(choice.selection.index[0])
+    counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
     picks = []
-    for i, at in enumerate(chosen.tolist()):
-        worth = None if doubt is None or not counts[at] else REPEAT * float(doubt[0, at])
-        if doubt is not None and own is not None:
-            doubt[0, at] = measured_once(doubt[0, at], own[0, at])
-        reason = reasons[i]
-        if counts[at] and isinstance(strategy.batching, Spread):
-            reason = "no new point offers more" if worth is None else "a point known already"
-        rows = known.get(at, [])
-        picks.append(explain(at, i, near[i], reason, int(counts[at]), rows, prediction, free, strategy, worth))
+    for place, at in enumerate(choice.selection.index[0].tolist()):
+        picks.append(_pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing))
         counts[at] += 1
     return picks
 
 
-def _seen(view: View, model: Model) -> View:
-    skill = torch.tensor([model.info.get("skill", UNTOLD[model.task.kind])])
-    lesson = model.lesson
-    view = replace(view, predictions=model.predictions, points=model.x, task=model.task, lesson=lesson, skill=skill)
-    return view.told(model.estimate)
+def _past(model: Model) -> Past:
+    """The score of an earlier round, computed again."""
+    state, estimate = model.state, model.estimate()
+    flags = torch.ones(1, len(state.x), dtype=torch.bool)
+    view = View(state.x, flags, ~flags, state.keys, state.predictions, task=state.task, skill=state.skill())
+    return Past(model.strategy.acquisition.score(view.with_estimate(estimate)), state.scale)
 
 
-def _nothing(rows: Sequence[Any]) -> str:
-    """Why there is no model."""
-    labels = Measured.of(rows).labels if rows else ()
-    # Rows without a model: another station told them after this one had looked.
-    return one_label(labels) if len(labels) == 1 else "nothing is measured yet"
+def _pick(
+    at: int,
+    place: int,
+    choice: Choice,
+    strategy: Strategy,
+    said: Prediction | None,
+    count: int,  # measurements so far, those earlier in this batch included
+    rows: Sequence[Any],
+    missing: str,
+) -> Pick:
+    decided = choice.selection.numbers(0, place)
+    numbers: Numbers = {"rule": strategy.name}
+    numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
+    reason = strategy.reason(choice, 0, place)
+    if said is None:
+        return Pick(at, count + 1, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
+    words, own = said.summary(place)
+    numbers |= own
+    reason = f"{strategy.name}: {reason}; {words}"
+    if not count:
+        return Pick(at, 1, reason, numbers)
+    numbers["measured_before"] = count
+    return Pick(at, count + 1, f"repeat, measured {count}x before{_history(rows)}; {reason}", numbers)
+
+
+def _history(rows: Sequence[Any]) -> str:
+    """What the measurements of a candidate said."""
+    labels: Counter[str] = Counter()
+    for row in rows:
+        if row.label is not None:
+            labels[row.label] += row.repeats
+    if labels:
+        label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
+        return f" ({most} of {labels.total()} say {label!r})"
+    values = [row.value for row in rows]
+    if not values:  # only asked for, earlier in this batch
+        return ""
+    return f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else f" ({values[0]:.3g})"
 
 
 def try_out(strategy: Strategy, task: str) -> None:
     """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
-    kind = TASKS[task]
-    if kind != VALUES and isinstance(strategy.bias, Quadratic):
-        raise InputError(f"strategy {strategy.name!r}: quadratic has no version for {task}; try posterior or direct")
-    flags = torch.ones(1, 4, dtype=torch.bool)
-    rates = torch.linspace(0.2, 0.6, 8).reshape(1, 2, 4)
-    predictions = torch.stack([rates, 1 - rates], -1) if kind.kind == "classes" else rates
-    mean = kind.members(predictions).mean(-2)
-    estimate = Omega(mean.float()) if kind == VALUES else Belief(mean)
-    view = View(torch.eye(4), flags, torch.zeros_like(flags), streams.runs(0, 1), predictions, task=kind)
-    view = replace(view, skill=torch.ones(1))
+    what = outcome(task).task(("0", "1"))
+    how = Round(replace(ensembles.MLP(task=what), settings=MLPSettings(max_epochs=1)), what)
+    x, index = torch.eye(4), torch.tensor([[0, 1, 2]])
+    rows = Observations(index, torch.tensor([[0.0, 1.0, 1.0]]).double(), torch.zeros_like(index[0]))
     try:
-        strategy.choose(view.told(estimate), 1)
+        state = how.fit(x, rows, streams.runs(0, 1))
+        how.choose(strategy, state, how.assess(strategy, state), 1)
     except InputError as error:
         raise InputError(f"strategy {strategy.name!r} does not work for {task}: {error}") from error
-
-
-def _reasons(strategy: Strategy, view: View, history: Sequence[Score], near: Sequence[float]) -> list[str]:
-    """What the batching rule saw in each point."""
-    if isinstance(strategy.batching, Eigen):
-        score = strategy.acquisition.score(view)
-        score = score.change(strategy.change, history) if strategy.change is not None and history else score
-        assert score.omega is not None
-        omega = score.omega.restrict(view.allowed)
-        values = omega.top_eigenpairs(len(near))[0][0]
-        total = max(float(omega.trace()[0]), 1e-300)
-        shares = (values[values > 0] / total).tolist()
-        modes = [f"peak of mode {i} of the error matrix ({share:.0%} of it)" for i, share in enumerate(shares, 1)]
-        return modes + ["fills the batch: the error matrix has no further mode"] * (len(near) - len(modes))
-    if isinstance(strategy.acquisition, Random):
-        return ["drawn at random"] * len(near)
-    if isinstance(strategy.batching, Top):
-        return [f"number {i + 1} by score" for i in range(len(near))]
-    return [f"distance {d:.3g} to the nearest known point" for d in near]
-
-
-def _distances(x: Tensor, marked: Tensor, chosen: Tensor) -> Tensor:  # (m,)
-    """To the nearest point measured, pending or chosen earlier in this batch; infinite for the very first."""
-    points = x[chosen].double()
-    near = torch.full((len(chosen),), torch.inf, dtype=torch.double)
-    if bool(marked.any()):
-        near = torch.cdist(points, x[marked].double()).amin(-1)
-    among = torch.cdist(points, points)
-    among[torch.ones_like(among).triu().bool()] = torch.inf
-    return torch.minimum(near, among.amin(-1))

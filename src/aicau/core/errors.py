@@ -1,5 +1,7 @@
 """One family of errors: each says what was expected, what came, and what to do."""
 
+from difflib import get_close_matches
+
 
 class AicauError(Exception):
     """Anything aicau refuses to do; the message is one sentence for a person."""
@@ -18,5 +20,7 @@ class StoreError(AicauError, RuntimeError):
 
 
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
-    """The same sentence for every unknown word."""
-    return InputError(f"unknown {kind} {word!r}; known: {', '.join(sorted(known))}")
+    """The same sentence for every unknown word, with the nearest known one."""
+    near = get_close_matches(word, known, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return InputError(f"unknown {kind} {word!r}; {hint}known: {', '.join(sorted(known))}")

@@ -66,6 +66,11 @@ class Observations:
     def to(self, device: torch.device) -> "Observations":
         return Observations(*(t.to(device) for t in (self.index, self.y, self.round, self.batch)))
 
+    def thin(self, most: int) -> "Observations":
+        """At most that many rows, evenly spaced."""
+        at = torch.linspace(0, self.rows - 1, min(self.rows, most), device=self.y.device).long()
+        return Observations(self.index[..., at], self.y[..., at], self.round[at], self.batch[..., at])
+
     def counts(self, n: int) -> Tensor:  # (..., n)
         """How often each of n pool points was measured."""
         zeros = torch.zeros(*self.index.shape[:-1], n, dtype=torch.int64, device=self.index.device)

@@ -26,7 +26,6 @@ class Purpose(IntEnum):
     REALISATIONS = 6
     COBIAS = 7
     ORDER = 8
-    REHEARSAL = 9
 
 
 def _shift(z: Tensor, bits: int) -> Tensor:
@@ -58,6 +57,14 @@ def fold(
     if isinstance(data, int):
         data = torch.tensor(data, dtype=torch.int64, device=keys.device)
     return _mix(keys ^ _mix(data * _GAMMA + _MIX_2))
+
+
+def digest(x: Tensor) -> Tensor:  # (..., d) float64 -> (...)
+    """A number that stands for a row of numbers: equal rows have equal ones. Exact, on every device."""
+    code = torch.zeros(x.shape[:-1], dtype=torch.int64, device=x.device)
+    for column in (x + 0.0).contiguous().view(torch.int64).unbind(-1):  # −0 + 0 is 0
+        code = fold(code, column)
+    return code
 
 
 def runs(seed: int, count: int, device: torch.device | str = "cpu") -> Tensor:  # (count,)

@@ -1,24 +1,28 @@
-"""Ensembles by name; a new one is one file and one entry here."""
+"""Ensembles F_k by name; a new one is one file and one line here."""
 
 from collections.abc import Callable
 
-from aicau.core.task import VALUES, Task
+from aicau.core.errors import InputError, unknown
+from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
 from aicau.ensembles.classifiers import Classifiers, ClassModules
 from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regressors
-from aicau.ensembles.heads import MLPClassifier, MLPCounts
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import Process
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
 
 
-def of_task(task: Task = VALUES) -> Ensemble:
-    """The paper's networks with the head that the task needs."""
-    if task.kind == "classes":
-        return MLPClassifier(task.classes)
-    return MLPCounts() if task.kind == "counts" else MLP()
+def make(name: str = "paper", task: Task = REGRESSION) -> Ensemble:
+    """An ensemble by its name, e.g. `make("process")`; the networks are there for every task."""
+    if name not in ENSEMBLES:
+        raise unknown("ensemble", name, list(ENSEMBLES))
+    if name == "paper":
+        return MLP(task=task)
+    if not task.squared:
+        raise InputError(f"ensemble {name!r} is for regression only; leave it out for {task.name}")
+    return ENSEMBLES[name]()
 
 
 __all__ = [
@@ -29,13 +33,11 @@ __all__ = [
     "Classifiers",
     "Ensemble",
     "Fitted",
-    "MLPClassifier",
-    "MLPCounts",
     "Members",
     "Modules",
     "PosteriorSamples",
     "Process",
     "Regressors",
     "Scaled",
-    "of_task",
+    "make",
 ]

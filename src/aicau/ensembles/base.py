@@ -44,13 +44,39 @@ def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:
         raise InputError("an ensemble needs at least one measurement; got none")
 
 
-def fold_membership(keys: Tensor, members: int, rows: int) -> Tensor:  # (...) -> (..., K, l)
+def fold_membership(keys: Tensor, members: int, x: Tensor) -> Tensor:  # (...), (..., l, d) -> (..., K, l)
     """True where row l belongs to the fold that member k does not see: each member trains on the other K − 1 folds.
 
-    With fewer rows than members some folds are empty, and their members see everything; a member that would see
-    nothing (one row only, or a single member) sees everything too.
+    Rows with the same features are replicates of one point and stay in one fold, so that a member is never tested on
+    a point it was trained on. With fewer points than members some folds are empty, and their members see everything; a
+    member that would see nothing (one point only, or a single member) sees everything too.
     """
+    rows = x.shape[-2]
     order = streams.permutation(streams.fold(keys, Purpose.FOLDS), rows)
-    fold = order % members  # (..., l)
+    first = first_alike(x)
+    later = first != torch.arange(rows, device=x.device)
+    place = (order + rows * later).argsort(-1).argsort(-1)  # points are dealt out in turn, their replicates follow
+    fold = (place % members).gather(-1, first)  # (..., l)
     unseen = fold[..., None, :] == torch.arange(members, device=keys.device)[:, None]
     return unseen & ~unseen.all(-1, keepdim=True)
+
+
+def first_alike(x: Tensor) -> Tensor:  # (..., l, d) -> (..., l)
+    """For every row the first row with the same features: itself, unless the point was measured before."""
+    code = streams.digest(x.double())
+    order = torch.argsort(code, dim=-1, stable=True)
+    ordered = code.gather(-1, order)
+    new = torch.ones_like(order)
+    new[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).to(order.dtype)
+    start = torch.where(new > 0, torch.arange(order.shape[-1], device=x.device), 0).cummax(-1).values
+    return torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
+
+
+def one_hot(y: Tensor, classes: int) -> Tensor:  # (..., l) -> (..., l, classes) float64
+    """Class numbers as unit vectors; a number that is no class is refused."""
+    codes = y.long()
+    wrong = (codes != y) | (codes < 0) | (codes >= classes)  # NaN differs from every number
+    if bool(wrong.any()):
+        bad = float(y[wrong][0])
+        raise InputError(f"labels are whole numbers from 0 to {classes - 1}, one per class; got {bad:g}")
+    return torch.nn.functional.one_hot(codes, classes).double()

@@ -16,9 +16,8 @@ from torch import Tensor, nn
 
 from aicau.core import checks
 from aicau.core.errors import InputError
-from aicau.ensembles.base import check_rows, fold_membership
+from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.ensembles.estimators import FittedFunctions, each_run, seeded, seeds, train_module
-from aicau.ensembles.heads import one_hot
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class Classifiers:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         check_rows(x, y, keys)
         one_hot(y, self.classes)  # refuses what is no class
-        unseen = fold_membership(keys, len(self.estimators), y.shape[-1])
+        unseen = fold_membership(keys, len(self.estimators), x)
         numbers = seeds(keys, len(self.estimators))
         runs = []
         for a, b, out, seed in each_run(x, y, unseen, numbers):

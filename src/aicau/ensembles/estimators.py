@@ -50,7 +50,7 @@ class Regressors:
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         check_rows(x, y, keys)
-        unseen = fold_membership(keys, len(self.estimators), y.shape[-1])
+        unseen = fold_membership(keys, len(self.estimators), x)
         numbers = seeds(keys, len(self.estimators))
         runs = []
         for a, b, out, seed in each_run(x, y, unseen, numbers):
@@ -139,8 +139,8 @@ def train_module(
     answer: Callable[[Tensor], Tensor],  # outputs -> predictions
 ) -> FittedFunctions:
     """Members of every run, one after another, in full batch with Adam on the folds but their own."""
-    *lead, rows, _ = targets.shape
-    unseen = fold_membership(keys, settings.members, rows)
+    *lead, _, _ = targets.shape
+    unseen = fold_membership(keys, settings.members, x)
     numbers = seeds(keys, settings.members).reshape(-1, settings.members)
     flat = [t.reshape(-1, *t.shape[-2:]) for t in (x, targets, unseen)]
 

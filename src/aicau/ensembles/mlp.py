@@ -1,6 +1,6 @@
 """The paper's F_k (Appendix A): K small networks, each trained on the folds of the data but one."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -9,8 +9,11 @@ from aicau import kernels
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import check_rows, fold_membership
+from aicau.core.task import REGRESSION, Task
+from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.kernels import MLPSettings
+
+HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson"}
 
 
 @dataclass(frozen=True)
@@ -35,13 +38,42 @@ class FittedMLP:
 
 @dataclass(frozen=True)
 class MLP:
-    """K multilayer perceptrons; the defaults are the paper's."""
+    """K multilayer perceptrons; the defaults are the paper's (Appendix A).
+
+    Same layers, folds, optimiser and stopping rule for every task; only the loss and the last layer differ.
+
+    Parameters
+    ----------
+    members : int
+        K, the number of networks. Each is trained on all folds of the data but its own.
+    settings : MLPSettings
+        Layers and training.
+    task : Task
+        What is predicted: values, probabilities of classes (y are class numbers), or rates of counts.
+    smoothing : float
+        Classification only: the share of every label that is moved to the other classes. Without it networks that
+        separate the classes grow ever more certain (docs/classification.md).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import MLP, streams
+    >>> x = torch.rand(1, 20, 2)
+    >>> MLP(members=3).fit(x, x.sum(-1), streams.runs(0, 1)).predict(x[0]).shape
+    torch.Size([1, 3, 20])
+    """
 
     members: int = 5
     settings: MLPSettings = field(default_factory=MLPSettings)
+    task: Task = REGRESSION
+    smoothing: float = 0.1
 
     def __post_init__(self) -> None:
         checks.positive(self.members, "members")
+        if not 0 <= self.smoothing < 1:
+            raise InputError(f"smoothing lies between 0 and 1; got {self.smoothing}")
+        settings = replace(self.settings, head=HEADS[self.task.name], outputs=max(1, self.task.classes))
+        object.__setattr__(self, "settings", settings)
 
     def fit(
         self,
@@ -49,8 +81,21 @@ class MLP:
         y: Tensor,  # (..., l)
         keys: Tensor,  # (...)
     ) -> FittedMLP:
+        """Train all networks of all runs; one random stream per run."""
         check_rows(x, y, keys)
-        return train(x, y[..., None], keys, self.members, self.settings)
+        if self.task.probabilities:
+            targets = (1 - self.smoothing) * one_hot(y, self.task.classes) + self.smoothing / self.task.classes
+            return train(x, targets, keys, self.members, self.settings)
+        if self.task.squared:
+            return train(x, y[..., None], keys, self.members, self.settings)
+        if bool((y < 0).any()):
+            raise InputError(f"counts are not negative; the smallest is {float(y.min()):g}")
+        # Networks learn the logarithm of the rate over the mean count: they start from the mean, whatever its size.
+        mean = y.double().mean(-1, keepdim=True).clamp_min(0.5 / y.shape[-1])  # (..., 1); above 0 where all is 0
+        fitted = train(x, (y / mean)[..., None], keys, self.members, self.settings)
+        parameters = fitted.parameters.clone()
+        parameters[..., -1] += mean.log().float()  # the last number is the bias of the output
+        return replace(fitted, parameters=parameters)
 
 
 def train(
@@ -64,7 +109,7 @@ def train(
     if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
         raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
     *lead, rows, outputs = targets.shape
-    unseen = fold_membership(keys, members, rows)
+    unseen = fold_membership(keys, members, x)
     start = initial_parameters(keys, members, x.shape[-1], settings)
     y = targets.reshape(-1, rows, outputs)
     parameters, epochs, losses = kernels.train_mlp(

@@ -68,7 +68,7 @@ class Process:
         shift, scale = centre_and_spread(x.double())
         rows = ((x.double() - shift[..., None, :]) / scale[..., None, :]).reshape(-1, *x.shape[-2:])
         values = y.double().reshape(-1, y.shape[-1])
-        unseen = fold_membership(keys, self.members, y.shape[-1])  # (..., K, l)
+        unseen = fold_membership(keys, self.members, x)  # (..., K, l)
         runs = zip(rows, values, unseen.reshape(-1, *unseen.shape[-2:]), strict=True)
         posteriors = tuple(
             noise.fit(one.expand(self.members, -1, -1), target.expand(self.members, -1), valid=~apart).posterior

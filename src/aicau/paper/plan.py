@@ -28,7 +28,8 @@ from aicau.bias import Quadratic
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
-from aicau.ensembles import MLP, Ensemble
+from aicau.ensembles import Ensemble
+from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
@@ -151,7 +152,7 @@ def run(
         lanes = [Lane(made[kind], make(word)) for kind in plan.types for word in words]
         name = f"{setting.name}-{initial}"
         keys = streams.runs(plan.seed, plan.runs)
-        loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, ensemble or MLP())
+        loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, Round.paper(ensemble))
         checkpoint = Checkpoint(None if state is None else state / f"{name}.npz", plan, name, words, chosen)
         if resume:
             checkpoint.load(loop)

@@ -18,7 +18,7 @@ from aicau.core.observations import Observations
 from aicau.core.pool import Pool
 from aicau.core.runs import by_run
 from aicau.core.streams import Purpose
-from aicau.core.task import VALUES, Task
+from aicau.core.task import REGRESSION, Task
 
 
 class Problem(ABC):
@@ -26,7 +26,7 @@ class Problem(ABC):
 
     name: str
     pool: Pool
-    task: Task = VALUES
+    task: Task = REGRESSION
     repeats_share_noise: bool = False  # True: the same point twice in one round gives one value twice
 
     @property

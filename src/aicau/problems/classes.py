@@ -36,7 +36,7 @@ class ClassToy(Problem):
 
     name: str = "class2"
     toy: Toy = field(default_factory=Toy)
-    task = Task("classes", CLASSES)
+    task = Task("classification", CLASSES)
 
     @property
     def pool(self) -> Pool:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Many runs of the loop at once: problem → ensemble → bias → acquisition → batch → measurements, again and again.
+"""Many runs of the round at once: problem → round → measurements, again and again.
 
 All runs of all strategies advance together: their ensembles train in one call, their biases in one call per estimator.
 Strategies are paired: run r of every strategy starts from the same points, sees the same noise at the same (round, x),
@@ -14,18 +14,17 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from aicau.acquisition import CHANGES, Lesson, Score, View
-from aicau.bias import Belief, BiasEstimator, Evidence, assess, check_finite, skill
+from aicau.acquisition import Score
+from aicau.bias import Belief, BiasEstimator
 from aicau.core import bregman, decomposition, streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run, side_by_side
 from aicau.core.streams import Purpose
-from aicau.core.task import VALUES
-from aicau.ensembles import Ensemble, Fitted
-from aicau.gp import noise
+from aicau.prediction import State
 from aicau.problems import Problem
+from aicau.round import Past, Round, round_keys
 from aicau.strategy import Chooser
 
 
@@ -48,8 +47,7 @@ class Loop:
         rounds: int,
         keys: Tensor,  # (runs,)
         device: torch.device,
-        ensemble: Ensemble,
-        correct: bool = False,
+        how: Round,
     ) -> None:
         for problem in {id(lane.problem): lane.problem for lane in lanes}.values():
             room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
@@ -60,15 +58,12 @@ class Loop:
                 )
             if not torch.equal(problem.pool.x, lanes[0].problem.pool.x):
                 raise InputError("problems that are simulated together need the same pool")
-            if problem.task != lanes[0].problem.task:
-                raise InputError("problems that are simulated together need the same task")
-        self.task = lanes[0].problem.task
-        if correct and self.task != VALUES:
-            raise InputError("batch effects are taken out of values only: leave out correct")
+            if problem.task != how.task:
+                raise InputError(f"{problem.name} is {problem.task.name}, and the round is {how.task.name}")
         moved = {id(lane.problem): lane.problem.to(device) for lane in lanes}
         self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in lanes]
         self.rounds, self.batch_size = rounds, batch_size
-        self.device, self.ensemble, self.keys, self.correct = device, ensemble, keys, correct
+        self.device, self.how, self.keys = device, how, keys
         self.pool = self.lanes[0].problem.pool.to(device)
         self.truth = torch.stack([lane.problem.truth for lane in self.lanes]).to(device)
         self.capacity = torch.stack([lane.problem.capacity for lane in self.lanes]).to(device)
@@ -80,9 +75,8 @@ class Loop:
         self.seconds: dict[str, float] = {}
         self.lane_seconds = [0.0] * len(lanes)  # choosing, with the lane's part of what its bias estimator took
         self.mse: list[Tensor] = []  # (lane, run) per round
-        self.history: dict[int, list[Score]] = {}  # the last plain scores of lanes that look at changes
-        self.fitted: Fitted | None = None  # (lane, run): the ensembles of the last round
-        self.learned = torch.zeros(0)  # (lane, run, l): the values they were trained on
+        self.past: dict[int, Past] = {}  # the last scores of lanes that look at differences
+        self.state: State | None = None  # (lane, run): the fitted round
         start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
         empty = torch.zeros(len(lanes), len(keys), 0, device=device)
         self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
@@ -94,12 +88,11 @@ class Loop:
 
     def advance(self) -> None:
         """Fit the ensembles of this round, record their error, and, before the last round, choose and measure."""
-        keys = streams.fold(self.keys, self.round).to(self.device)
         with self._clock("ensembles"):
-            predictions = self._fit(keys)
-        self.mse.append(self._error(predictions))
+            self.state = self._fit(round_keys(self.keys, self.round).to(self.device))
+        self.mse.append(self._error(self.state))
         if self.round < self.rounds:
-            batch = self._choose(predictions, keys)
+            batch = self._choose(self.state)
             with self._clock("measuring"):
                 self._measure(batch, self.round + 1)
         self.round += 1
@@ -121,66 +114,55 @@ class Loop:
         for at in members:
             self.lane_seconds[at] += (time.perf_counter() - begin) / len(members)
 
-    def _fit(self, keys: Tensor) -> Tensor:  # (lanes, R, K, n)
-        index = self.observations.index
-        y = noise.correct(self.pool.x, self.observations) if self.correct else self.observations.y
-        self.learned = y
-        firsts = [members[0] for members in self.groups.values()]
-        if self.round == 0:
-            index, y = index[firsts], y[firsts]
-        self.fitted = self.ensemble.fit(self.pool.x[index], y, keys.expand(index.shape[:-1]))
-        predictions = self.fitted.predict(self.pool.x)
+    def _fit(self, keys: Tensor) -> State:  # (R,)
         if self.round > 0:
-            return predictions
+            return self.how.fit(self.pool.x, self.observations, keys.expand(len(self.lanes), -1))
+        firsts = [members[0] for members in self.groups.values()]
+        state = self.how.fit(self.pool.x, self.observations[firsts], keys.expand(len(firsts), -1))
         group = {at: g for g, members in enumerate(self.groups.values()) for at in members}
-        place = [group[at] for at in range(len(self.lanes))]
-        self.fitted = self.fitted[place]
-        return predictions[place]
+        return state[[group[at] for at in range(len(self.lanes))]]
 
-    def _error(self, predictions: Tensor) -> Tensor:  # (lanes, R)
-        def error(some: Tensor, truth: Tensor) -> tuple[Tensor]:
-            if self.task == VALUES:
-                return (((decomposition.mean(some).double() - truth) ** 2).mean(-1),)
-            d = bregman.make(self.task.divergence)
-            return (bregman.between(d, truth, bregman.mean_of(d, self.task.members(some))).mean(-1),)
+    def _error(self, state: State) -> Tensor:  # (lanes, R)
+        task = self.how.task
 
-        truth = self.truth[:, None].expand(*predictions.shape[:2], *self.truth.shape[1:])
-        (mse,) = by_run(error, predictions.flatten(0, 1), truth.flatten(0, 1), points=self.pool.n)
-        return mse.reshape(predictions.shape[:2]).cpu()
+        def error(some: Tensor, truth: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor]:
+            if task.squared:
+                mean = decomposition.mean(some).double() * scale[:, None] + shift[:, None]
+                return (((mean - truth) ** 2).mean(-1),)
+            d = bregman.make(task.divergence)
+            members = task.members(some) * scale[:, None, None, None]
+            truth = truth if task.probabilities else truth[..., None]
+            return (bregman.between(d, truth, bregman.mean_of(d, members)).mean(-1),)
 
-    def _choose(self, predictions: Tensor, keys: Tensor) -> Tensor:  # (lanes, R, m)
-        counts = self.observations.counts(self.pool.n)
-        told = self._assess(predictions, keys)
-        skills = skill(self._evidence(predictions, keys, list(range(len(self.lanes)))))  # (lanes, R)
+        lead = state.keys.shape
+        truth = self.truth[:, None].expand(*lead, *self.truth.shape[1:])
+        parts = (part.flatten(0, 1) for part in (state.predictions, truth, state.shift, state.scale))
+        (mse,) = by_run(error, *parts, points=self.pool.n)
+        return mse.reshape(lead).cpu()
+
+    def _choose(self, state: State) -> Tensor:  # (lanes, R, m)
+        estimates = self._assess(state)
         batches = []
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
-                allowed = counts[at] < self.capacity[at]
-                view = View(
-                    self.pool.coordinates,
-                    allowed,
-                    counts[at] > 0,
-                    keys,
-                    predictions[at],
-                    None,
-                    None if self.fitted is None else self.fitted[at],
-                    self.observations[at],
-                    self.pool.x,
-                    self.capacity[at] - counts[at],
-                    self.task,
-                    lesson=Lesson(self.ensemble, self.observations.index[at], self.learned[at]),
-                    skill=skills[at],
-                    times=counts[at],
-                ).told(told.get(at))
-                history = self.history.get(at, [])
                 with self._clock_lanes([at]):
-                    batch, _, plain = lane.strategy.choose(view, self.batch_size, history, self.round)
-                if plain is not None:
-                    self.history[at] = [*history, plain][1 - max(CHANGES.values()) :]
-                batches.append(batch)
+                    own = state[at]
+                    choice = self.how.choose(
+                        lane.strategy,
+                        own,
+                        estimates.get(at),
+                        self.batch_size,
+                        self.capacity[at] - own.observations.counts(self.pool.n),
+                        past=self.past.get(at),
+                        round=self.round,
+                        frame=self.pool.coordinates,
+                    )
+                if choice.plain is not None:
+                    self.past[at] = Past(choice.plain, own.scale)
+                batches.append(choice.selection.index)
         return torch.stack(batches)
 
-    def _assess(self, predictions: Tensor, keys: Tensor) -> dict[int, Omega | Belief]:
+    def _assess(self, state: State) -> dict[int, Omega | Belief]:
         """Δ̂ (or a belief) of every lane that needs one: one call per estimator, for all lanes that share it."""
         sharing: dict[BiasEstimator, list[int]] = {}
         for at, lane in enumerate(self.lanes):
@@ -189,28 +171,12 @@ class Loop:
 
         def estimate(estimator: BiasEstimator, members: list[int]) -> Omega | Belief:
             with self._clock_lanes(members):
-                return assess(estimator, self._evidence(predictions, keys, members))
+                return self.how.estimate(estimator, state[members], partial(self._oracle, members))
 
         order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):
-            estimates = side_by_side([partial(estimate, one, sharing[one]) for one in order], self.device)
-        found: dict[int, Omega | Belief] = {}
-        for estimator, one in zip(order, estimates, strict=True):
-            check_finite(estimator, one)
-            found.update({at: one[i] for i, at in enumerate(sharing[estimator])})
-        return found
-
-    def _evidence(self, predictions: Tensor, keys: Tensor, members: list[int]) -> Evidence:
-        assert self.fitted is not None
-        return Evidence(
-            self.pool.x,
-            self.observations[members],
-            predictions[members],
-            keys.expand(len(members), -1),
-            self.fitted.unseen[members],
-            partial(self._oracle, members),
-            self.task,
-        )
+            found = side_by_side([partial(estimate, one, sharing[one]) for one in order], self.device)
+        return {at: one[i] for key, one in zip(order, found, strict=True) for i, at in enumerate(sharing[key])}
 
     def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n); (…, n, c) for classes
         """Perfect information: the truth without noise, else the mean of whole realisations, shared by its lanes."""
@@ -244,14 +210,13 @@ class Loop:
             "batch": o.batch,
             "mse": torch.stack(self.mse) if self.mse else o.y[:0],
         }
-        for lane, scores in self.history.items():
-            for k, score in enumerate(scores):
-                at = f"history/{lane}/{k}/"
-                tensors[at + "alpha"] = score.alpha
-                if score.omega is not None:
-                    tensors |= {at + "factor": score.omega.factor, at + "signs": score.omega.weights}
-                    if score.omega.extra is not None:
-                        tensors[at + "extra"] = score.omega.extra
+        for lane, past in self.past.items():
+            at, omega = f"past/{lane}/", past.score.omega
+            tensors |= {at + "alpha": past.score.alpha, at + "scale": past.scale}
+            if omega is not None:
+                tensors |= {at + "factor": omega.factor, at + "signs": omega.weights}
+                if omega.extra is not None:
+                    tensors[at + "extra"] = omega.extra
         return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -264,4 +229,4 @@ class Loop:
             omega = None
             if at + "factor" in state:
                 omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
-            self.history.setdefault(int(at.split("/")[1]), []).append(Score(state[at + "alpha"], omega))
+            self.past[int(at.split("/")[1])] = Past(Score(state[at + "alpha"], omega), state[at + "scale"])

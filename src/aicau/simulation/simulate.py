@@ -9,11 +9,13 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from aicau import ensembles
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
 from aicau.core.statistics import Interval, mean_interval, paired_difference, paired_ratio
-from aicau.ensembles import Ensemble, of_task
+from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
+from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Chooser, Strategy
 
@@ -107,11 +109,44 @@ def simulate(
     device: str = "auto",
     ensemble: Ensemble | None = None,
     progress: Progress | None = None,
-    correct: bool = False,
+    how: Round | None = None,
 ) -> Result:
-    """Compare strategies on a problem; the first lines of `aicau.simulation.loop` say what is shared between them.
+    """Compare strategies on a problem, paired: same initial points, same noise, same initial weights.
 
-    With `correct` the ensembles are trained on measurements with the batch effect taken out (`aicau.gp.noise`).
+    Parameters
+    ----------
+    problem : Problem or str
+        E.g. "type2"; `aicau.problems.make` has the names.
+    strategies : sequence of Strategy or str
+    initial : int
+        Random points measured before the first round.
+    batch_size, rounds, runs : int
+        Points per round, rounds after the initial points, independent repetitions.
+    seed : int
+        Same seed, same result.
+    device : {"auto", "cpu", "cuda"}
+    ensemble : Ensemble, optional
+        F_k; the paper's networks where it is not given.
+    progress : callable, optional
+        Called with (rounds done, rounds in all).
+    how : Round, optional
+        How a round is run; the default is what a campaign runs, `Round.paper()` what the paper runs.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    InputError
+        An unknown name, or more measurements than the problem has room for.
+
+    Examples
+    --------
+    >>> from aicau import problems, simulate
+    >>> result = simulate(problems.make("type2", grid=8), ["random", "lc"], 5, 2, 1, 2, seed=0)
+    >>> result.mse.shape  # (strategy, run, round)
+    (2, 2, 2)
     """
     begin = time.perf_counter()
     problem = make(problem) if isinstance(problem, str) else problem
@@ -125,8 +160,7 @@ def simulate(
         checks.positive(rounds, "rounds"),
         streams.runs(seed, checks.positive(runs, "runs")),
         checks.pick_device(device),
-        of_task(problem.task) if ensemble is None else ensemble,
-        correct,
+        how or Round(ensemble or ensembles.make(task=problem.task), problem.task),
     )
     while not loop.done:
         loop.advance()

@@ -1,0 +1,198 @@
+"""What predictions of all tasks have in common: the state they start from, their parts, how they are checked.
+
+| part | meaning |
+|---|---|
+| `epistemic` | how much the members disagree |
+| `bias` | how far their middle is expected to be from E Y |
+| `aleatoric` | how far one measurement lies from E Y |
+
+The three add up to the expected error of a network against a new measurement: squared error for regression, log loss
+for classification, Poisson divergence for counts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau.bias import BiasEstimator, Evidence, skill
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.task import Task
+from aicau.ensembles import Fitted
+
+PARTS = ("epistemic", "bias", "aleatoric")
+LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])  # of intervals that a report checks
+PRIOR_ROWS = 20.0  # left-out errors that the Gaussian quantile is worth
+
+
+@dataclass(frozen=True)
+class State:
+    """F_k and what it was fitted to. Leading dimensions are runs; numbers are in units of (y − shift) / scale.
+
+    Parameters
+    ----------
+    task : Task
+    x : Tensor, shape (n, d)
+        The pool.
+    observations : Observations, shape (..., l)
+        The measurements, what plates share taken out.
+    fitted : Fitted
+    predictions : Tensor, shape (..., K, n), or (..., K, n, c) for classification
+    keys : Tensor of int64, shape (...)
+    shift, scale : Tensor, shape (...)
+        Units.
+    shared : Tensor, shape (...)
+        Variance of what a plate adds to all its values.
+    """
+
+    task: Task
+    x: Tensor
+    observations: Observations
+    fitted: Fitted
+    predictions: Tensor
+    keys: Tensor
+    shift: Tensor
+    scale: Tensor
+    shared: Tensor
+    memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getitem__(self, run: Any) -> "State":
+        """Some of the runs (along the first leading dimension)."""
+        names = ("observations", "fitted", "predictions", "keys", "shift", "scale", "shared")
+        return replace(self, **{name: getattr(self, name)[run] for name in names}, memo={})
+
+    def evidence(self, oracle: Callable[[int], Tensor] | None = None) -> Evidence:
+        """What a bias estimator may see."""
+        own: dict[Any, Any] = self.memo if oracle is None else {}
+        return Evidence(
+            self.x, self.observations, self.predictions, self.keys, self.fitted.unseen, oracle, self.task, own
+        )
+
+    def in_units(self, values: Tensor, points: int = 1) -> Tensor:  # (..., n, …) with `points` dimensions behind
+        """Predictions in the target's own units."""
+        shape = (*self.scale.shape, *[1] * points)
+        return values * self.scale.reshape(shape) + self.shift.reshape(shape)
+
+    def skill(self) -> Tensor:  # (...)
+        """How well members predict rows they did not see, 0 to 1."""
+        return skill(self.evidence())
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a report says of a fitted round: counts, its error on left-out points, the mean parts of its error."""
+
+    points: int  # measured candidates
+    measurements: int
+    freedom: int  # measurements beyond the first of each candidate
+    skill: float
+    error: float | None  # on points left out: root mean squared error, log loss or Poisson divergence
+    epistemic: float
+    bias: float
+    aleatoric: float
+    confusion: tuple[tuple[int, ...], ...] = ()  # of classes: told (rows) and predicted (columns), left out
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Check:
+    """New measurements against what had been predicted of them."""
+
+    loss: NDArray[np.float64]  # (k,) squared error, log loss or divergence of each
+    stated: NDArray[np.float64]  # (k, q) probabilities that were stated, of intervals or of classes
+    true: NDArray[np.bool_]  # (k, q) whether it came so
+
+
+class Prediction(Protocol):
+    """What is handed out for some candidates."""
+
+    @property
+    def epistemic(self) -> Any: ...
+    @property
+    def bias(self) -> Any: ...
+    @property
+    def aleatoric(self) -> Any: ...
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """By their names in a table."""
+
+    def check(self, y: Sequence[Any]) -> Check:
+        """Against measurements of the same candidates, in their order: numbers, or labels."""
+
+    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+        """One candidate in words, and as numbers."""
+
+
+class Predictor(Protocol):
+    """What a fitted round hands out, for one run."""
+
+    figures: Figures
+
+    def predict(self, state: State, index: Tensor | None = None) -> Prediction:
+        """All candidates or some, in the target's own units."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `load` needs, beside `words`."""
+
+    def words(self) -> dict[str, Any]:
+        """The rest of what `load` needs, as plain JSON."""
+
+
+class Outcome(Protocol):
+    """What a measurement is, and all that a campaign does with it."""
+
+    name: str
+
+    def task(self, labels: Sequence[str]) -> Task:
+        """With the classes that were seen."""
+
+    def too_few(self, labels: Sequence[str]) -> str:
+        """Why nothing can be fitted yet; empty where it can."""
+
+    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> Predictor:
+        """What is handed out after a round, for one run."""
+
+    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> Predictor:
+        """What `Predictor.tensors` and `Predictor.words` gave."""
+
+
+def members_at(state: State, index: Tensor | None) -> Tensor:  # (K, m[, c])
+    """What members predict of some candidates of one run."""
+    return state.predictions[0] if index is None else state.predictions[0][:, index]
+
+
+def counted(state: State) -> tuple[int, int, int]:
+    """Measured candidates, measurements, and measurements beyond the first of each candidate."""
+    rows = state.observations.rows
+    points = int(state.observations.index[0].unique().numel())
+    return points, rows, rows - points
+
+
+def shares(prediction: Prediction, place: int) -> tuple[float, dict[str, float]]:
+    """Expected error of a network against a new measurement, and the share of each part."""
+    parts = {name: float(getattr(prediction, name)[place]) for name in PARTS}
+    total = sum(parts.values())
+    return total, {name: part / total if total > 0 else 0.0 for name, part in parts.items()}
+
+
+def quantile(errors: Tensor, level: float) -> float:  # (l,)
+    """How many standard deviations hold a share `level` of left-out errors, shrunk to the Gaussian quantile."""
+    rows, gauss = errors.shape[-1], gaussian(level)
+    rank = min(rows - 1, max(0, -int(-(rows + 1) * level // 1) - 1))
+    seen = float(errors.abs().sort(-1).values[..., rank])
+    return (rows * seen + PRIOR_ROWS * gauss) / (rows + PRIOR_ROWS)
+
+
+def gaussian(level: float) -> float:
+    """Two-sided quantile of the standard normal distribution."""
+    if not 0 < level < 1:
+        raise InputError(f"the level of an interval lies between 0 and 1; got {level}")
+    return float(torch.special.ndtri(torch.tensor(0.5 + level / 2, dtype=torch.double)))

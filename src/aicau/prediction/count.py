@@ -1,0 +1,199 @@
+"""Counts: the expected count, an interval of whole numbers, and the three parts of the expected Poisson divergence.
+
+A new count is negative binomial: its variance is φ·mean for the scatter of replicates (φ shrunk to 1, a Poisson's) and
+what is not known of the mean, times how far counts lay from members that had not seen them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special
+from torch import Tensor
+
+from aicau.bias import BiasEstimator
+from aicau.core import bregman
+from aicau.core.task import Task
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares
+from aicau.prediction.classification import TINY, believed, in_words, outside, parts_of
+
+LEAST_RATE = 1e-6  # over the mean count
+PRIOR = 5.0  # measurements that a Poisson's scatter is worth
+
+
+@dataclass(frozen=True)
+class CountPrediction:
+    """The expected count, the 95% interval of a new one, and the parts of the expected Poisson divergence.
+
+    Parameters
+    ----------
+    mean, variance : array, shape (n,)
+        Of a new count.
+    epistemic, bias, aleatoric : array, shape (n,)
+    measured : int
+        Counts behind the model: no candidate is known better than from that many zeros.
+    """
+
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    epistemic: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    aleatoric: NDArray[np.float64]
+    measured: int
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """By their names in a table."""
+        low, high = interval(self.mean, self.variance, self.measured)
+        return {"mean": self.mean, "new_low": low, "new_high": high, **{name: getattr(self, name) for name in PARTS}}
+
+    def check(self, y: Sequence[Any]) -> Check:
+        """Poisson divergences, and which intervals held."""
+        new = np.asarray(y, dtype=float)
+        ends = [interval(self.mean, self.variance, self.measured, float(level)) for level in LEVELS]
+        true = np.stack([(low <= new) & (new <= high) for low, high in ends], -1)
+        loss = bregman.divergence("poisson", new[:, None], self.mean[:, None]).numpy()
+        return Check(loss, np.broadcast_to(LEVELS, (len(new), len(LEVELS))), true)
+
+    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+        """One candidate in words, and as numbers."""
+        total, share = shares(self, place)
+        some = slice(place, place + 1)
+        ends = interval(self.mean[some], self.variance[some], self.measured)
+        low, high = (int(end[0]) for end in ends)
+        numbers: dict[str, float | int | str] = {"prediction": float(self.mean[place]), "new_low": low}
+        numbers |= {"new_high": high, **{name: float(getattr(self, name)[place]) for name in PARTS}}
+        count = f"predicted count {self.mean[place]:.3g} ({low} to {high})"
+        return f"{count}, expected Poisson divergence {total:.3g}: {in_words(share)}", numbers
+
+
+@dataclass(frozen=True)
+class CountPredictor:
+    """What is thought of the rate over the pool, and how counts scatter around rates."""
+
+    mean: Tensor  # (n, 1) in units
+    variance: Tensor  # (n, 1)
+    dispersion: float  # φ
+    width: float  # how much wider than the parts say
+    figures: Figures
+
+    def predict(self, state: State, index: Tensor | None = None) -> CountPrediction:
+        """All candidates or some, as counts."""
+        scale = float(state.scale[0])
+        mean, variance = (part if index is None else part[index] for part in (self.mean, self.variance))
+        mean, variance = mean.clamp_min(LEAST_RATE) * scale, variance * scale**2
+        members = (state.task.members(members_at(state, index)) * scale).clamp_min(TINY)  # (m, K, 1)
+        centre, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
+        spread = self.width**2 * count_variance(members, mean, variance, self.dispersion)
+        own = self.dispersion * scatter(mean[:, 0].cpu().numpy())
+        parts = (part.cpu().numpy() for part in (epistemic, bias))
+        return CountPrediction(centre[:, 0].cpu().numpy(), spread, *parts, own, self.figures.measurements)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `load` needs, beside `words`."""
+        return {"mean": self.mean, "variance": self.variance}
+
+    def words(self) -> dict[str, Any]:
+        """The rest, as plain JSON."""
+        return {"dispersion": self.dispersion, "width": self.width}
+
+
+@dataclass(frozen=True)
+class Count:
+    """A measurement is a whole number from 0."""
+
+    name: str = "count"
+
+    def task(self, labels: Sequence[str]) -> Task:
+        """The same, whatever was measured."""
+        return Task("count")
+
+    def too_few(self, labels: Sequence[str]) -> str:
+        """One measurement is enough."""
+        return ""
+
+    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> CountPredictor:
+        """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
+        mean, variance = believed(state, estimator)
+        points, rows, freedom = counted(state)
+        found = CountPredictor(mean, variance, 1.0, 1.0, Figures(points, rows, freedom, 0.0, None, 0.0, 0.0, 0.0))
+        found = replace(found, **_scatter_and_width(state, found))
+        said, tested = (part.cpu() for part in outside(state))
+        y = state.in_units(state.observations.y)[0].cpu()[tested]
+        rate = (said[tested] * state.scale[0].cpu()).clamp_min(TINY)
+        error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
+        whole = found.predict(state)
+        parts = {name: float(getattr(whole, name).mean()) for name in PARTS}
+        figures = replace(found.figures, skill=float(state.skill()[0]), error=error, **parts)
+        return replace(found, figures=figures)
+
+    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
+        """What `tensors` and `words` gave."""
+        figures = Figures(**words["figures"])
+        return CountPredictor(tensors["mean"], tensors["variance"], words["dispersion"], words["width"], figures)
+
+
+def _scatter_and_width(state: State, found: CountPredictor) -> dict[str, float]:
+    """Scatter of replicates over a Poisson's, and how far counts lie from rates of members that had not seen them."""
+    scale = float(state.scale[0])
+    seen = state.observations[:1].collapse()
+    kept = seen.valid[0]
+    index, mean, count = (part[0][kept].cpu() for part in (seen.index, seen.mean * scale, seen.count))
+    y, place = state.observations.y[0].cpu() * scale, torch.searchsorted(index, state.observations.index[0].cpu())
+    there = mean[place] > 0
+    pearson = float(((y - mean[place])[there] ** 2 / mean[place][there]).sum())
+    dispersion = (pearson + PRIOR) / (float((count - 1)[mean > 0].sum()) + PRIOR)
+    rows, tested = (part.cpu() for part in outside(state))
+    first = torch.stack([(place == i).nonzero()[0, 0] for i in range(len(index))])  # replicates stand in one fold
+    rate, known = rows[first, 0] * scale, tested[first]
+    members = (state.task.members(state.predictions)[0].cpu()[index] * scale).clamp_min(TINY)
+    own = (found.mean.cpu()[index].clamp_min(LEAST_RATE) * scale, found.variance.cpu()[index] * scale**2)
+    variance = count_variance(members, *own, dispersion, count.double().numpy())
+    ratio = ((mean - rate) ** 2).numpy()[known.numpy()] / np.maximum(variance[known.numpy()], TINY)
+    return {"dispersion": dispersion, "width": float(np.sqrt((ratio.sum() + PRIOR) / (len(ratio) + PRIOR)))}
+
+
+def count_variance(
+    members: Tensor,  # (n, K, 1)
+    mean: Tensor,  # (n, 1) of E Y
+    variance: Tensor,  # (n, 1)
+    dispersion: float,
+    repeats: Any = 1.0,  # (n,) counts that a mean is of
+) -> NDArray[np.float64]:  # (n,)
+    """Of a new count (or the mean of several) around the rate: its own scatter, and what is not known of the rate."""
+    rate = bregman.mean_of(bregman.POISSON, members)
+    spread = members.var(-2, correction=0) + (mean - rate) ** 2 + variance
+    return np.asarray(dispersion * rate[:, 0].cpu().numpy() / repeats + spread[:, 0].cpu().numpy())
+
+
+def interval(
+    mean: NDArray[np.float64],  # (n,)
+    variance: NDArray[np.float64],  # (n,)
+    count: int,  # counts that were measured: no candidate is known better than from that many zeros
+    level: float = 0.95,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Whole numbers that hold a share `level` of a negative binomial with these moments; of a Poisson at least."""
+    from scipy import stats  # late: it takes long to import
+
+    more = np.maximum(variance - mean, 1e-9 * mean + np.finfo(float).tiny)
+    shape = mean**2 / more
+    ends = (stats.nbinom.ppf(q, shape, mean / (mean + more)) for q in (0.5 - level / 2, 0.5 + level / 2))
+    low, high = (np.nan_to_num(end, nan=0.0, posinf=2.0**62).astype(np.int64) for end in ends)
+    whole = np.floor(mean).astype(np.int64)  # inside, also where a few huge counts make the mean
+    # After zeros only: the upper end for a Poisson with Jeffreys' prior.
+    least = int(stats.nbinom.ppf(0.5 + level / 2, 0.5, count / (count + 1)))
+    return np.minimum(low, whole), np.maximum(high, np.maximum(whole, least))
+
+
+_RATES = np.geomspace(1e-6, 1e3, 241)
+_COUNTS = np.arange(1, 1400)
+# The chance of each count under each rate: a Poisson's, without importing scipy.stats.
+_CHANCE = np.exp(special.xlogy(_COUNTS, _RATES[:, None]) - special.gammaln(_COUNTS + 1) - _RATES[:, None])
+_SCATTER = (_CHANCE * _COUNTS * np.log(_COUNTS / _RATES[:, None])).sum(-1)
+
+
+def scatter(rate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """E D[Y‖λ] of a Poisson count Y with mean λ: E Y log(Y/λ), a half where λ is large."""
+    return np.interp(np.log(np.maximum(rate, _RATES[0])), np.log(_RATES), _SCATTER)

@@ -1,0 +1,169 @@
+"""Values: μ_F − m, the ensemble with its estimated bias taken out, with intervals.
+
+After the correction C, the posterior variance of the process behind `posterior`, is what is left to learn about the
+truth. Intervals are Gaussian, widened or narrowed by how large the standardised errors of left-out measurements turned
+out (a conformal quantile, shrunk to the Gaussian one).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau.bias import BiasEstimator, Correction, Posterior
+from aicau.core import decomposition
+from aicau.core.runs import threads, threads_for
+from aicau.core.task import REGRESSION, Task
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
+
+LEVEL = 0.95
+MOST_SHOWN = 4096  # candidates behind averages over the pool
+COLUMNS = ("mean", "low", "high", "new_low", "new_high", *PARTS, "ensemble")
+
+
+@dataclass(frozen=True)
+class ValuePrediction:
+    """Debiased means with intervals and the parts of the expected squared error; all of shape (n,).
+
+    Parameters
+    ----------
+    mean : Tensor
+        μ_F − m.
+    ensemble : Tensor
+        μ_F as it is.
+    epistemic, bias, aleatoric : Tensor
+        σ²_F, m² + C, and the variance of one measurement (its plate included).
+    unknown : Tensor
+        Variance of the truth around `mean`.
+    left_out : Tensor, shape (l,)
+        Standardised errors of left-out measurements.
+    level : float
+        Of the intervals `low` to `high` (of the truth) and `new_low` to `new_high` (of a new measurement).
+    """
+
+    mean: Tensor
+    ensemble: Tensor
+    epistemic: Tensor
+    bias: Tensor
+    aleatoric: Tensor
+    unknown: Tensor
+    left_out: Tensor
+    level: float = LEVEL
+
+    def _end(self, side: int, variance: Tensor) -> Tensor:
+        return self.mean + side * quantile(self.left_out, self.level) * variance.sqrt()
+
+    @property
+    def low(self) -> Tensor:
+        return self._end(-1, self.unknown)
+
+    @property
+    def high(self) -> Tensor:
+        return self._end(1, self.unknown)
+
+    @property
+    def new_low(self) -> Tensor:
+        return self._end(-1, self.unknown + self.aleatoric)
+
+    @property
+    def new_high(self) -> Tensor:
+        return self._end(1, self.unknown + self.aleatoric)
+
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """By their names in a table."""
+        return {name: getattr(self, name).cpu().numpy() for name in COLUMNS}
+
+    def check(self, y: Sequence[Any]) -> Check:
+        """Squared errors, and which intervals held."""
+        new = np.asarray(y, dtype=float)
+        ends = [replace(self, level=float(level)) for level in LEVELS]
+        inside = [(one.new_low.numpy() <= new) & (new <= one.new_high.numpy()) for one in ends]
+        stated = np.broadcast_to(LEVELS, (len(new), len(LEVELS)))
+        return Check((new - self.mean.numpy()) ** 2, stated, np.stack(inside, -1))
+
+    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+        """One candidate in words, and as numbers."""
+        total, share = shares(self, place)
+        said = {name: float(getattr(self, name)[place]) for name in COLUMNS}
+        taken = said["ensemble"] - said["mean"]
+        numbers = {"prediction": said["mean"], "new_low": said["new_low"], "new_high": said["new_high"]}
+        numbers |= {name: said[name] for name in PARTS} | {"taken_out": taken}
+        words = (
+            f"predicted {said['mean']:.3g} ({said['new_low']:.3g} to {said['new_high']:.3g}), expected error of a"
+            f" network {total**0.5:.3g}: {share['epistemic']:.0%} disagreement, {share['bias']:.0%} bias"
+            f" ({taken:+.3g} is taken out), {share['aleatoric']:.0%} noise (sd {said['aleatoric'] ** 0.5:.3g})"
+        )
+        return words, dict(numbers)
+
+
+@dataclass(frozen=True)
+class ValuePredictor:
+    """The process that corrects the ensemble, and what plates share."""
+
+    correction: Correction
+    shared: float  # variance of what a plate adds, in units
+    batches: int
+    figures: Figures
+
+    def predict(self, state: State, index: Tensor | None = None) -> ValuePrediction:
+        """All candidates or some, in the target's own units."""
+        members = members_at(state, index)
+        x = state.x if index is None else state.x[index]
+        with threads_for(len(state.x)):
+            ensemble = decomposition.mean(members).double()
+            bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
+            # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
+            unknown = unknown + self.shared / self.batches
+            scale = state.scale[0]
+            mean, ensemble_own = (state.in_units(part[None])[0] for part in (ensemble - bias, ensemble))
+            parts = (decomposition.epistemic(members).double(), bias**2 + unknown, own + self.shared, unknown)
+            squares = (part * scale**2 for part in parts)
+            return ValuePrediction(mean, ensemble_own, *squares, self.correction.left_out[0])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What `load` needs, beside `words`."""
+        return self.correction.state()
+
+    def words(self) -> dict[str, Any]:
+        """The rest, as plain JSON."""
+        return {"correction": self.correction.words(), "shared": self.shared, "batches": self.batches}
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A measurement is a number."""
+
+    name: str = "regression"
+
+    def task(self, labels: Sequence[str]) -> Task:
+        """The same, whatever was measured."""
+        return REGRESSION
+
+    def too_few(self, labels: Sequence[str]) -> str:
+        """One measurement is enough."""
+        return ""
+
+    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ValuePredictor:
+        """The correction of `posterior`, also where the strategy chooses by another estimator."""
+        process = estimator if hasattr(estimator, "correction") else Posterior()
+        evidence = state.evidence()
+        correction = process.correction(evidence)
+        points, rows, freedom = counted(state)
+        index = evidence.at_most(process.most_rows)[0].observations.index[0]
+        error = float((correction.process.posterior.left_out_together(index) ** 2).mean()) ** 0.5
+        batches = max(1, int(state.observations.batch[0].unique().numel()))
+        figures = Figures(points, rows, freedom, float(state.skill()[0]), error * float(state.scale[0]), 0.0, 0.0, 0.0)
+        found = ValuePredictor(correction, float(state.shared[0]), batches, figures)
+        some = torch.linspace(0, len(state.x) - 1, min(len(state.x), MOST_SHOWN), device=state.x.device).long()
+        said = found.predict(state, some)
+        return replace(found, figures=replace(figures, **{name: float(getattr(said, name).mean()) for name in PARTS}))
+
+    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ValuePredictor:
+        """What `tensors` and `words` gave."""
+        with threads(1):  # as it was fitted
+            correction = Correction.load(tensors, **words["correction"])
+        return ValuePredictor(correction, words["shared"], words["batches"], Figures(**words["figures"]))

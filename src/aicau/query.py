@@ -1,0 +1,136 @@
+"""Only choose: `query` on arrays, for whoever has a table and a model already."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau import ensembles
+from aicau.acquisition import View
+from aicau.core import checks, streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.pool import coordinates
+from aicau.core.task import REGRESSION, Task
+from aicau.ensembles import Ensemble
+from aicau.round import Round, round_keys
+from aicau.strategy import Strategy
+
+
+def query(
+    strategy: Strategy | str,
+    X: Any,
+    y: Any,
+    candidates: Any = None,
+    batch_size: int = 1,
+    return_utilities: bool = False,
+    *,
+    batch: Any = None,
+    ensemble: Ensemble | None = None,
+    task: Task = REGRESSION,
+    random_state: int = 0,
+) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Choose from a table, with the signature and the meaning of scikit-activeml.
+
+    Parameters
+    ----------
+    strategy : Strategy or str
+    X : array, shape (n, d)
+        Rows with the same features are replicates of one point.
+    y : array, shape (n,)
+        NaN where unlabelled; class numbers for classification.
+    candidates : array, optional
+        None: all unlabelled rows of X; row numbers of X; or features (then the answer points into them).
+    batch_size : int
+    return_utilities : bool
+        Also return the score of every row at every step, shape (batch_size, n).
+    batch : array, shape (n,), optional
+        What was measured together (a plate, a day): shared shifts are taken out.
+    ensemble : Ensemble, optional
+        F_k; the paper's networks where it is not given.
+    task : Task
+    random_state : int
+
+    Returns
+    -------
+    index : array of int, shape (batch_size,)
+    utilities : array, shape (batch_size, n), if asked for
+
+    Notes
+    -----
+    One call sees one round, so a strategy of differences answers with its plain version; `simulate` keeps rounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.linspace(0, 1, 30)[:, None]
+    >>> y = np.where(np.arange(30) % 6 == 0, X[:, 0] ** 2, np.nan)
+    >>> query("pemse:direct:spread", X, y, batch_size=2).shape
+    (2,)
+    """
+    chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
+    features = checks.features(X, "X")
+    labels = torch.as_tensor(np.array(y, dtype=float))
+    if labels.shape != features.shape[:1]:
+        raise InputError(f"y needs one entry per row of X: {features.shape[0]}; got shape {tuple(labels.shape)}")
+    labelled = ~torch.isnan(labels)
+    checks.numbers(labels[labelled], "y")
+    rows, extra = _candidate_rows(candidates, features, labelled)
+    batch_size = checks.positive(batch_size, "batch_size")
+    points, place = torch.unique(torch.cat([features, extra]), dim=0, return_inverse=True)
+    asked = place[features.shape[0] :] if len(extra) else place[rows]
+    room = torch.zeros(1, len(points), dtype=torch.int64)
+    room[0, asked] = 1
+    keys = round_keys(streams.runs(random_state, 1), 0)
+    if chosen.needs_model:
+        if not bool(labelled.any()):
+            raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
+        seen = place[: features.shape[0]][labelled][None]
+        plates = torch.zeros_like(seen)
+        if batch is not None:
+            codes = np.unique(np.asarray(batch)[labelled.numpy()], return_inverse=True)[1]
+            plates = torch.from_numpy(codes.astype(np.int64))[None]
+        told = Observations(seen, labels[labelled][None], torch.zeros_like(seen[0]), plates)
+        own = Round(ensemble or ensembles.make(task=task), task)
+        state = own.fit(points, told, keys)
+        choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room)
+    else:
+        measured = torch.zeros(1, len(points), dtype=torch.bool)
+        measured[0, place[: features.shape[0]][labelled]] = True
+        choice = chosen.choose(View(coordinates(points), room > 0, measured, keys), batch_size)
+    first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
+    places = [first[int(point)] for point in choice.selection.index[0]]
+    into_x = not len(extra)
+    index = np.array([int(rows[i]) if into_x else i for i in places], dtype=np.int64)
+    if not return_utilities:
+        return index
+    utilities = np.full((batch_size, features.shape[0] if into_x else len(extra)), np.nan)
+    columns = rows.numpy() if into_x else np.arange(len(extra))
+    for step in range(batch_size):
+        utilities[step, columns] = choice.alpha[0, asked].numpy()
+        utilities[step, index[:step]] = np.nan
+    return index, utilities
+
+
+def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices into X, or features of their own (one of the two is empty)."""
+    none = features[:0]
+    if candidates is None:
+        rows = (~labelled).nonzero()[:, 0]
+    else:
+        array = np.asarray(candidates)
+        if array.ndim == 2:
+            extra = checks.features(array, "candidates")
+            if extra.shape[1] != features.shape[1]:
+                raise InputError(f"candidates need {features.shape[1]} features, as X; got {extra.shape[1]}")
+            return torch.zeros(0, dtype=torch.int64), extra
+        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            raise InputError("candidates are row numbers of X or a table of features")
+        rows = torch.as_tensor(array).long()
+        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= features.shape[0]):
+            raise InputError(f"candidates point outside X, which has {features.shape[0]} rows")
+    if len(rows) == 0:
+        raise InputError("there is no candidate to choose from")
+    return rows, none

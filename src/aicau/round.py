@@ -1,0 +1,200 @@
+"""The one round. Everything that chooses a batch goes through here, and nothing else assembles its parts.
+
+    measurements ─► what plates share is taken out ─► ensemble F_k ─► bias ─► score ─► batch with reasons
+                                                          └──► prediction
+
+`simulate` calls it for hundreds of runs at once, a campaign for one, `query` on arrays; so a comparison measures what a
+laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction) is what is known after the second.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition import Score, View
+from aicau.bias import Belief, BiasEstimator, assess
+from aicau.core import streams
+from aicau.core.errors import InputError
+from aicau.core.observations import Observations
+from aicau.core.omega import Omega
+from aicau.core.pool import Frame, coordinates
+from aicau.core.runs import by_run
+from aicau.core.task import REGRESSION, Task
+from aicau.ensembles import MLP, Ensemble
+from aicau.gp import noise
+from aicau.prediction import Predictor, State, outcome
+from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
+
+AT_ONCE = 100_000  # candidates predicted at a time
+SHIFT_ROWS = 800  # that plate effects are learned on: a cubic cost
+
+
+@dataclass(frozen=True)
+class Past:
+    """The score of an earlier round, and the scale of the target then."""
+
+    score: Score
+    scale: Tensor  # (...)
+
+
+@dataclass(frozen=True)
+class Round:
+    """How a round is run.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        F_k.
+    task : Task
+        What is measured.
+    plates : bool
+        Take out what rows of one plate share before the ensemble is trained (regression only).
+    scaled : bool
+        Train on targets in units of their own mean and standard deviation.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import MLP, Observations, Round, Strategy, streams
+    >>> x = torch.linspace(0, 1, 50).double()[:, None]
+    >>> index = torch.tensor([[0, 12, 25, 37, 49]])
+    >>> rows = Observations(index, x[index][..., 0] ** 2, torch.zeros(5, dtype=torch.long))
+    >>> round, strategy, keys = Round(MLP()), Strategy.parse("default"), streams.runs(0, 1)
+    >>> state = round.fit(x, rows, keys)
+    >>> round.choose(strategy, state, round.assess(strategy, state), 3).selection.index.shape
+    torch.Size([1, 3])
+    """
+
+    ensemble: Ensemble
+    task: Task = REGRESSION
+    plates: bool = True
+    scaled: bool = True
+
+    @classmethod
+    def paper(cls, ensemble: Ensemble | None = None) -> "Round":
+        """As the paper runs it: targets as they are, and nothing taken out."""
+        return cls(ensemble or MLP(), plates=False, scaled=False)
+
+    def fit(
+        self,
+        x: Tensor,  # (n, d) the pool
+        observations: Observations,  # (..., l)
+        keys: Tensor,  # (...) one random stream per run, of this round
+    ) -> State:
+        """The ensemble after the measurements, and what it predicts of the pool."""
+        if not observations.rows:
+            raise InputError("nothing was measured yet, so there is no model; tell some results first")
+        y = observations.y
+        shared = torch.zeros_like(y[..., 0])
+        if self.plates and self.task.squared:
+            y, shared = without_plates(x, observations)
+        shift, scale = torch.zeros_like(shared), torch.ones_like(shared)
+        if self.scaled:
+            shift, scale = self.task.units(observations.index, y)
+        rows = replace(observations, y=(y - shift[..., None]) / scale[..., None])
+        fitted = self.ensemble.fit(x[rows.index], rows.y, keys)
+        predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], keys.ndim + 1)
+        return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
+
+    def assess(
+        self,
+        strategy: Chooser,
+        state: State,
+        oracle: Callable[[int], Tensor] | None = None,  # of perfect information: the truth in its own units
+    ) -> Omega | Belief | None:
+        """Δ̂, or a belief about E Y, by the strategy's estimator; None where it has none."""
+        return None if strategy.bias is None else self.estimate(strategy.bias, state, oracle)
+
+    def estimate(
+        self, estimator: BiasEstimator, state: State, oracle: Callable[[int], Tensor] | None = None
+    ) -> Omega | Belief:
+        """Δ̂, or a belief about E Y, in the units of the state."""
+
+        def known(count: int) -> Tensor:
+            assert oracle is not None
+            truth = oracle(count)
+            shape = (*state.scale.shape, *[1] * (truth.ndim - state.scale.ndim))
+            return (truth - state.shift.reshape(shape)) / state.scale.reshape(shape)
+
+        return assess(estimator, state.evidence(None if oracle is None else known))
+
+    def choose(
+        self,
+        strategy: Chooser,
+        state: State,
+        estimate: Omega | Belief | None,
+        m: int,
+        room: Tensor | None = None,  # (..., n) how often each may still be asked for; None: new points, once each
+        known: Tensor | None = None,  # (..., n) measured or pending; None: what was measured
+        past: Past | None = None,  # of the round before
+        round: int = 0,
+        keys: Tensor | None = None,  # (...) of this choice; None: those of the state
+        frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
+    ) -> Choice:
+        """The next m points of every run, and the numbers that decided."""
+        times = state.observations.counts(len(state.x))
+        view = View(
+            coordinates(state.x) if frame is None else frame,
+            times == 0 if room is None else room > 0,
+            times > 0 if known is None else known,
+            state.keys if keys is None else keys,
+            state.predictions,
+            None,
+            state.fitted,
+            state.observations,
+            state.x,
+            room,
+            state.task,
+            skill=state.skill(),
+            times=times,
+        ).with_estimate(estimate)
+        previous = None
+        if past is not None and round >= FIRST_DIFFERENCE:
+            previous = past.score.times((past.scale / state.scale) ** 2)
+        return strategy.choose(view, m, previous)
+
+    def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
+        """What is handed out after this round, for one run."""
+        names = labels or [str(label) for label in range(self.task.classes)]
+        return outcome(self.task.name).fit(state, estimator, names)
+
+
+def first_batch(
+    x: Tensor,  # (n, d) coordinates
+    known: Tensor,  # (n,) measured or pending
+    allowed: Tensor,  # (n,)
+    m: int,
+    keys: Tensor,  # (1,)
+) -> tuple[Choice, Strategy]:
+    """With no model the batch fills the space."""
+    strategy = Strategy.parse("farthest")
+    return strategy.choose(View(x, allowed[None], known[None], keys), m), strategy
+
+
+def round_keys(keys: Tensor, round: int) -> Tensor:  # (...)
+    """The random streams of round k: F_0 is fitted to what was measured before any model chose."""
+    return streams.fold(keys, round)
+
+
+def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tensor]:  # (n, d) -> (..., l), (...)
+    """Measurements with what their plate shares taken out, and the variance of what plates share.
+
+    The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: some rows are enough to know a plate.
+    """
+    o, frame = observations, Frame.of(x)
+
+    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        if not noise.several(batch):
+            return torch.zeros_like(y), torch.zeros_like(y[:, 0])
+        some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], SHIFT_ROWS), device=y.device).long()
+        rows = frame.coordinates(x[index[:, some]].double())
+        fitted = noise.fit(rows, y[:, some], batch[:, some], fades=False)
+        same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
+        shift = fitted.shift.gather(-1, same.int().argmax(-1))
+        return torch.where(same.any(-1), shift, 0.0), fitted.shared
+
+    flat = (part.reshape(-1, o.rows) for part in (o.index, o.y, o.batch))
+    shift, shared = by_run(shifts, *flat)
+    return o.y - shift.reshape(o.y.shape), shared.reshape(o.y.shape[:-1])
