@@ -147,7 +147,7 @@ def test_until_a_second_class_is_seen_a_batch_fills_space_and_says_so(tmp_path):
         with pytest.raises(InputError, match="all labels so far say '0', so there is nothing to tell apart"):
             campaign.predict()
         page = campaign.report(tmp_path / "r.html").read_text()
-        assert "Needs labels of at least two classes." in page
+        assert "needs labels of at least two classes." in page
         campaign.tell(pd.DataFrame({"compound": second["compound"], "outcome": 1}))
         assert campaign.status()["classes"] == ["0", "1"]
         assert campaign.ask(1).why[0].startswith("default: ")
