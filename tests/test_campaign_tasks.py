@@ -406,7 +406,7 @@ def test_default_for_labels_trusts_members_by_their_skill(address):
 
 def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():
     found = legend(["_x", "a name that is far too long", *(f"k{i}" for i in range(10))])
-    assert [label for _, label in found[:2]] == [" _x", "a name that is f.."]
+    assert [label for _, label in found[:2]] == [" _x", "a name..o long"]
     assert [label for _, label in found[10:]] == ["others", None]
     assert len({colour for colour, _ in found[:10]}) == 10
     assert found[10][0] == found[11][0]

@@ -104,7 +104,6 @@ class Words:
 
     error: str  # how the error is called
     learning: str
-    out_of_fold: str
     parts: str  # what epistemic, bias and noise add up to
     bias: str
     decomposition: str
@@ -117,8 +116,8 @@ INTERVALS = "Of {count} new measurements, {observed:.0%} fell into the {stated:.
 WORDS = {
     "regression": Words(
         error="RMSE",
-        learning="Root mean squared error against measurements, which includes their noise.",
-        out_of_fold="Out of fold: each measurement is predicted without the measurements of its candidate.",
+        learning="Root mean squared error against measurements, which includes their noise. Out of fold: each"
+        " measurement is predicted without the measurements of its candidate.",
         parts="expected squared error",
         bias="bias²",
         decomposition="The three add up to the expected squared error of one member. Predictions are better: they are"
@@ -128,8 +127,7 @@ WORDS = {
     ),
     "classification": Words(
         error="log loss",
-        learning="Log loss of the calibrated probabilities against labels, which includes the randomness of labels.",
-        out_of_fold=MEMBERS,
+        learning=f"Log loss of the calibrated probabilities against labels, which includes their randomness. {MEMBERS}",
         parts="expected log loss",
         bias="bias",
         decomposition="The three add up to the expected log loss.",
@@ -139,8 +137,7 @@ WORDS = {
     ),
     "count": Words(
         error="Poisson divergence",
-        learning="Poisson divergence (half the deviance) against counts, which includes their scatter.",
-        out_of_fold=MEMBERS,
+        learning=f"Poisson divergence (half the deviance) against counts, which includes their scatter. {MEMBERS}",
         parts="expected Poisson divergence",
         bias="bias",
         decomposition="The three add up to the expected Poisson divergence, half the deviance.",

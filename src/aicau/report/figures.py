@@ -1,8 +1,8 @@
 """The figures of a campaign's report, as SVG text for light and dark pages.
 
 Blue is the model, orange is its bias or what differs, grey is the pool. Backgrounds are transparent and colours are
-mid-tones. Words stay text: the page's style sheet gives them their font and colour, and the parts whose group id has
-`-ink-` or `-light-` in it.
+mid-tones. Words stay text, so that the page's style sheet gives them font and colour; it also colours what has the
+group id "ink" here.
 """
 
 import io
@@ -58,7 +58,8 @@ def _svg(figure: Figure, axes: "Axes", name: str) -> str:
     """Write the figure with ids that no other figure of the page has."""
     handles, labels = axes.get_legend_handles_labels()
     if handles:
-        keys = figure.legend(handles, labels, loc="outside upper left", ncols=3).legend_handles
+        columns = int(np.clip(62 // (max(map(len, labels)) + 5), 1, 4))
+        keys = figure.legend(handles, labels, loc="outside upper left", ncols=columns).legend_handles
         for handle, key in zip(handles, keys, strict=True):  # a key has the colour of what it stands for
             if key is not None and isinstance(handle, Artist):
                 key.set_gid(handle.get_gid())
@@ -71,9 +72,9 @@ def _svg(figure: Figure, axes: "Axes", name: str) -> str:
     return text[text.index("<svg") :]
 
 
-def _short(name: object, most: int = 40) -> str:
-    text = str(name)
-    return text if len(text) <= most else text[: most - 2] + ".."
+def _short(name: str, most: int = 36) -> str:
+    """Start and end of a long name: names of one kind often differ at the end only."""
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}..{name[1 - most // 2 :]}"
 
 
 def _label(axes: "Axes", x: str, y: str) -> None:
@@ -97,7 +98,7 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
     for height, colour, name in layers:
         axes.bar(np.arange(len(base)), height, 0.68, bottom=base, color=colour, label=name)
         base += np.asarray(height)
-    axes.set_ylim(0, max(1.05 * float(base.max()), 1e-12))
+    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, max(1.05 * float(base.max()), 1e-12)))
 
 
 def learning(axes: "Axes", story: Story) -> None:
@@ -106,7 +107,7 @@ def learning(axes: "Axes", story: Story) -> None:
         points = [(r.measurements, getattr(r, field)) for r in story.rounds if getattr(r, field) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
-            axes.set_ylim(0, max(1.08 * axes.dataLim.y1, 1e-12))
+            axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, max(1.08 * axes.dataLim.y1, 1e-12)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     _label(axes, "measurements behind the model", f"{story.words.error} of {story.settings['target']}")
 
@@ -166,7 +167,7 @@ def confusion(axes: "Axes", story: Story) -> None:
     if story.labels is None or not table.sum():
         return
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
-    colour = np.concatenate([np.broadcast_to(to_rgb(BLUE), (*table.shape, 3)), share[..., None]], -1)
+    colour = np.concatenate([np.broadcast_to(to_rgb(BLUE), (*table.shape, 3)), 0.75 * share[..., None]], -1)
     axes.imshow(colour, aspect="auto", interpolation="nearest")
     _names(axes, story.labels.names)
     axes.set_yticks(axes.get_xticks(), [_short(label.get_text(), 12) for label in axes.get_xticklabels()])
@@ -174,8 +175,7 @@ def confusion(axes: "Axes", story: Story) -> None:
     axes.grid(False)
     if len(table) <= MOST_CELLS:
         for row, column in np.ndindex(*table.shape):
-            cell = axes.text(column, row, f"{table[row, column]:.0f}", ha="center", va="center")
-            cell.set_gid("light" if share[row, column] > 0.55 else "ink")
+            axes.text(column, row, f"{table[row, column]:.0f}", ha="center", va="center", gid="ink")
     _label(axes, "predicted, out of fold", "label told")
 
 
@@ -213,7 +213,7 @@ def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
     Matplotlib leaves out names that begin with an underscore, so these get a blank in front.
     """
     known = zip(CLASSES, names, strict=False)
-    own = [(colour, (" " if name.startswith("_") else "") + _short(name, 18)) for colour, name in known]
+    own = [(colour, (" " if name.startswith("_") else "") + _short(name, 14)) for colour, name in known]
     return [*own, *((GREY, None if at else "others") for at in range(len(names) - len(own)))]
 
 
@@ -239,7 +239,7 @@ def candidates(axes: "Axes", story: Story) -> None:
         bar.set_label(_short(f"mean {story.settings['target']}"))
         bar.outline.set_visible(False)
     if len(found.pending):
-        ring = _dots(axes, found.pending, s=52, facecolors="none", edgecolors="k", lw=1.4, label="next (pending)")
-        ring.set_gid("ink")
+        ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink"}
+        _dots(axes, found.pending, s=52, label="next (pending)", **ring)
     axes.grid(False)
     _label(axes, "first principal component", "second principal component")
