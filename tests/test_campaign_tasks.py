@@ -147,7 +147,7 @@ def test_until_a_second_class_is_seen_a_batch_fills_space_and_says_so(tmp_path):
         with pytest.raises(InputError, match="all labels so far say '0', so there is nothing to tell apart"):
             campaign.predict()
         page = campaign.report(tmp_path / "r.html").read_text()
-        assert "Needs labels of at least two classes." in page
+        assert "needs labels of at least two classes." in page
         campaign.tell(pd.DataFrame({"compound": second["compound"], "outcome": 1}))
         assert campaign.status()["classes"] == ["0", "1"]
         assert campaign.ask(1).why[0].startswith("default: ")
@@ -406,7 +406,7 @@ def test_default_for_labels_trusts_members_by_their_skill(address):
 
 def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():
     found = legend(["_x", "a name that is far too long", *(f"k{i}" for i in range(10))])
-    assert [label for _, label in found[:2]] == [" _x", "a name that is f.."]
+    assert [label for _, label in found[:2]] == [" _x", "a name..o long"]
     assert [label for _, label in found[10:]] == ["others", None]
     assert len({colour for colour, _ in found[:10]}) == 10
     assert found[10][0] == found[11][0]

@@ -1,7 +1,12 @@
 """The report: what it says is what was measured, and it needs nothing but itself."""
 
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +14,8 @@ import pytest
 
 from aicau import Campaign
 from aicau.core.errors import InputError
+from aicau.report import figures
+from aicau.report.data import WORDS
 from aicau.report.story import tell_story
 
 
@@ -86,6 +93,8 @@ def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
     for row in campaign.ask(6, request="again").itertuples():
         assert row.id.startswith("<b>")
     assert page.count('class="why"') == 6
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids)) > 100
     assert re.search(r"Of 40 new measurements, \d+% fell into the 95% interval", words)
     story = tell_story(campaign)
     assert story.batch is not None
@@ -104,6 +113,80 @@ def test_before_the_first_results(tmp_path):
         assert not (tmp_path / "r.html").exists()
         campaign.ask(2)
         page = campaign.report(tmp_path / "r.html").read_text()
-        assert page.count("Nothing to show yet.") == 5
+        assert page.count("<article>") == 1  # the map
+        assert page.count("<li>") == 5
+        assert "this campaign has no batch column" in page
         campaign.tell(pd.DataFrame({"id": ["a"], "y": [1.0]}))
-        assert "Nothing was measured twice" in campaign.report(tmp_path / "r.html").read_text()
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert "nothing was measured twice" in page
+        assert "its bias is not taken out" in page
+
+
+SCRIPT = "<script>alert('$x$ & \"y\"')</script>"
+
+
+@pytest.mark.parametrize("task", WORDS)
+def test_every_name_is_escaped_for_every_task(tmp_path, task):
+    """Script tags in ids, names of columns, categories, plates and labels are shown and never run."""
+    rng = np.random.default_rng(0)
+    id, target, batch, feature, ignored = (SCRIPT + end for end in ("id", "target", "batch", "feature", "ignored"))
+    pool = pd.DataFrame({id: [f"{SCRIPT}{i}" for i in range(20)], feature: [SCRIPT, "b"] * 10, "x": rng.random(20)})
+    pool[ignored] = "无"
+    names = {"id": id, "target": target, "batch": batch, "ignore": [ignored]}
+    with Campaign.create(tmp_path / "c.db", pool, task=task, author=SCRIPT, **names) as campaign:
+        for number in range(2):
+            rows = pd.concat([campaign.ask(5)] * 2)
+            outcome = {
+                "regression": rows.x,
+                "classification": np.where(rows.x > 0.5, SCRIPT, "无"),
+                "count": rng.poisson(9 * rows.x),
+            }[task]
+            campaign.tell(pd.DataFrame({id: rows[id], target: outcome, batch: f"{SCRIPT}{number}"}))
+        campaign.ask(3)
+        page = campaign.report(tmp_path / "r.html").read_text()
+        drawn = figures.draw(tell_story(campaign))
+    reader = Reader()
+    reader.feed(page)
+    assert "script" not in [tag for tag, _ in reader.tags]
+    words = "".join(reader.text)
+    for text in (id, target, feature, f"each {batch}"):
+        assert text in words
+    assert ignored not in words
+    assert all(set(attributes) <= ALLOWED for tag, attributes in reader.tags if tag in ("div", "td", "th", "svg"))
+    expected = {"learning", "decomposition", "calibration", "candidates"}
+    values, labels = {"noise", "shifts"}, {"confusion", "agreement", "shares"}
+    assert set(drawn) == expected | (labels if task == "classification" else values)
+    assert ("无" in "".join(drawn.values())) == (task == "classification")
+
+
+ALLOWED = {
+    "class", "role", "aria-label", "tabindex", "colspan", "scope", "width", "height", "viewbox", "xmlns", "xmlns:xlink",
+    "version",
+}  # fmt: skip
+
+
+def test_figures_follow_the_theme(campaign, tmp_path):
+    """No background of their own, words as text, and the marked parts are those that the style sheet colours."""
+    drawn = figures.draw(tell_story(campaign))
+    for text in drawn.values():
+        assert text.startswith("<svg")
+        assert "<text" in text
+        assert "fill: #ffffff" not in text
+        assert "<metadata" not in text
+    assert drawn["candidates"].count("-ink-") == 2  # the circles and their key in the legend
+    page = campaign.report(tmp_path / "r.html").read_text()
+    assert "prefers-color-scheme: dark" in page
+    assert 'svg [id*="-ink-"]' in page
+
+
+def test_an_installed_package_has_the_templates(tmp_path):
+    root = Path(__file__).parents[1]
+    shutil.copytree(root / "src", tmp_path / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, tmp_path)
+    build = "from setuptools.build_meta import build_wheel; build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], cwd=tmp_path, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert {f"aicau/report/templates/{name}" for name in ("report.html.j2", "report.css")} <= set(
+        zipfile.ZipFile(wheel).namelist()
+    )

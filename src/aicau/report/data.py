@@ -1,4 +1,4 @@
-"""What a report shows, as plain numbers, and how it speaks of each task."""
+"""What a report shows, as plain numbers, and its wording for each task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,6 +54,14 @@ class Labels:
     differ: tuple[int, ...]  # ... that do not, by the most frequent label
     batches: tuple[tuple[str, tuple[int, ...]], ...]  # labels of each class in each batch
 
+    @property
+    def tested(self) -> int:
+        return sum(map(sum, self.confusion))
+
+    @property
+    def right(self) -> int:
+        return sum(row[at] for at, row in enumerate(self.confusion))
+
 
 @dataclass(frozen=True)
 class Map:
@@ -85,56 +93,55 @@ class Story:
     def task(self) -> str:
         return str(self.settings.get("task", "regression"))
 
+    @property
+    def words(self) -> "Words":
+        return WORDS[self.task]
+
 
 @dataclass(frozen=True)
 class Words:
-    """How the error of a task is called and explained."""
+    """What the report says about one task and only about it; everything else is in the template."""
 
-    error: str
-    parts: str  # what the three parts add up to
-    bias: str
+    error: str  # how the error is called
     learning: str
-    out_of_fold: str
+    parts: str  # what epistemic, bias and noise add up to
+    bias: str
     decomposition: str
-    calibration: str  # what share is drawn against the stated probability
-    note: str  # below the last batch
+    observed: str  # what is drawn against the stated probability
+    calibration: str  # may name the last point: {stated}, {observed}, {count}
 
 
-MEMBERS = "Out of fold: each member on the points it was not trained on."
-PARTS = (
-    "Averages over candidates. Epistemic: the members of the ensemble disagree. Bias: all of them are off in the same"
-    " direction, as far as measured points tell. Noise: what repeating a measurement would change."
-)
+MEMBERS = "Out of fold: each member of the ensemble predicts the points that it was not trained on."
+INTERVALS = "Of {count} new measurements, {observed:.0%} fell into the {stated:.0%} interval predicted before."
 WORDS = {
     "regression": Words(
-        "RMSE",
-        "expected squared error",
-        "bias²",
-        "Root mean squared error against measurements, so noise is in it.",
-        "Out of fold: each measurement, predicted without those of its candidate.",
-        f"{PARTS} Together they are the expected error of one member; predictions are means of them with the estimated"
-        " bias taken out.",
-        "share inside the interval",
-        "epistemic, bias and aleatoric are parts of the expected squared error of a network.",
+        error="RMSE",
+        learning="Root mean squared error against measurements, which includes their noise. Out of fold: each"
+        " measurement is predicted without the measurements of its candidate.",
+        parts="expected squared error",
+        bias="bias²",
+        decomposition="The three add up to the expected squared error of one member. Predictions are better: they are"
+        " the mean of the members minus the estimated bias.",
+        observed="share inside the interval",
+        calibration=INTERVALS,
     ),
     "classification": Words(
-        "log loss",
-        "expected log loss",
-        "bias",
-        "Log loss of the calibrated probabilities against labels, so the randomness of labels is in it.",
-        MEMBERS,
-        PARTS,
-        "share of labels that said so",
-        "epistemic, bias and aleatoric are parts of the expected log loss.",
+        error="log loss",
+        learning=f"Log loss of the calibrated probabilities against labels, which includes their randomness. {MEMBERS}",
+        parts="expected log loss",
+        bias="bias",
+        decomposition="The three add up to the expected log loss.",
+        observed="share of labels of that class",
+        calibration="Each point is a group of similar probabilities that a model gave before the label was known; its"
+        " height is how often the label then was of that class.",
     ),
     "count": Words(
-        "Poisson divergence",
-        "expected Poisson divergence",
-        "bias",
-        "Poisson divergence (half the deviance) of counts, so their scatter is in it.",
-        MEMBERS,
-        PARTS,
-        "share inside the interval",
-        "epistemic, bias and aleatoric are parts of the expected Poisson divergence, half the deviance.",
+        error="Poisson divergence",
+        learning=f"Poisson divergence (half the deviance) against counts, which includes their scatter. {MEMBERS}",
+        parts="expected Poisson divergence",
+        bias="bias",
+        decomposition="The three add up to the expected Poisson divergence, half the deviance.",
+        observed="share inside the interval",
+        calibration=f"{INTERVALS} Counts are whole numbers, so narrow intervals hold more than they state.",
     ),
 }

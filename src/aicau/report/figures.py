@@ -1,216 +1,245 @@
-"""The figures of a campaign's report, as SVG text. One palette: blue is the model, orange is bias, grey is the pool."""
+"""The figures of a campaign's report, as SVG text for light and dark pages.
+
+Blue is the model, orange is its bias or what differs, grey is the pool. Backgrounds are transparent and colours are
+mid-tones. Words stay text, so that the page's style sheet gives them font and colour; it also colours what has the
+group id "ink" here.
+"""
 
 import io
-import re
+import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
-from aicau.report.data import Map, Noise, Round, Words
+from aicau.report.data import Story
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
 
-BLUE, ORANGE, GREEN, GREY, INK, SOFT = "#0072B2", "#D55E00", "#009E73", "#B8BFCA", "#1D2433", "#5B6577"
-CLASSES = (BLUE, ORANGE, GREEN, "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#A6761D", "#444B59", "#8FB339")
+BLUE, ORANGE, GREEN, GREY = "#2878BD", "#D9650F", "#1A9E77", "#98A1B0"
+CLASSES = (BLUE, ORANGE, GREEN, "#C9709F", "#C99A12", "#4FA9DC", "#8A62AD", "#A6761D", "#6B7486", "#86A832")
 MOST_BATCHES = 40  # drawn; the newest
+MOST_CELLS = 12  # classes or batches up to which numbers are written beside them
+STYLE: dict[Any, Any] = {
+    "figure.figsize": (4.7, 3.2), "figure.constrained_layout.use": True, "figure.facecolor": "none",
+    "axes.facecolor": "none", "axes.edgecolor": GREY, "axes.spines.top": False, "axes.spines.right": False,
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": GREY, "grid.alpha": 0.25, "font.size": 9,
+    "axes.labelsize": 9.5, "xtick.color": GREY, "ytick.color": GREY, "lines.linewidth": 1.8, "lines.markersize": 5,
+    "legend.frameon": False, "legend.fontsize": 9, "legend.handlelength": 1.2, "legend.columnspacing": 1.2,
+    "svg.fonttype": "none", "text.parse_math": False, "savefig.dpi": 200,
+}  # fmt: skip
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color("#9AA3B2")
-    axes.tick_params(colors=SOFT, labelsize=9)
-    axes.grid(True, color="#E8EBF0", linewidth=0.8)
-    axes.set_axisbelow(True)
-    return figure, axes
+def draw(story: Story) -> dict[str, str]:
+    """SVG text of every figure that has something to show, by name; the same numbers give the same text."""
+    drawn = {}
+    for make in (learning, decomposition, calibration, noise, shifts, confusion, agreement, shares, candidates):
+        name = make.__name__
+        with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+            # The browser has the letters that Matplotlib's own font lacks.
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            figure = Figure()
+            axes = figure.add_subplot()
+            make(axes, story)
+            if axes.has_data():
+                drawn[name] = _svg(figure, axes, name)
+    return drawn
 
 
-def _svg(figure: Figure, name: str, label: str) -> str:
-    """Text of the figure alone; the same numbers give the same bytes."""
+def _svg(figure: Figure, axes: "Axes", name: str) -> str:
+    """Write the figure with ids that no other figure of the page has."""
+    handles, labels = axes.get_legend_handles_labels()
+    if handles:
+        columns = int(np.clip(62 // (max(map(len, labels)) + 5), 1, 4))
+        keys = figure.legend(handles, labels, loc="outside upper left", ncols=columns).legend_handles
+        for handle, key in zip(handles, keys, strict=True):  # a key has the colour of what it stands for
+            if key is not None and isinstance(handle, Artist):
+                key.set_gid(handle.get_gid())
+    figure.draw_without_rendering()  # so that all ticks exist
+    for number, artist in enumerate(figure.findobj()):
+        artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
     out = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": name, "svg.fonttype": "path"}):
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, dpi=200)
+    figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = out.getvalue()
-    text = text[text.index("<svg") :]
-    parts = r"figure|axes|matplotlib\.axis|patch|line2d|xtick|ytick|text|legend|PathCollection"
-    text = re.sub(rf'id="({parts})[^"]*"', "", text)
-    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    safe = label.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return text.replace("<svg", f'<svg role="img" aria-label="{safe}"', 1)
+    return text[text.index("<svg") :]
+
+
+def _short(name: str, most: int = 36) -> str:
+    """Start and end of a long name: names of one kind often differ at the end only."""
+    return name if len(name) <= most else f"{name[: most // 2 - 1]}..{name[1 - most // 2 :]}"
 
 
 def _label(axes: "Axes", x: str, y: str) -> None:
-    axes.set_xlabel(_plain(x), color=SOFT, fontsize=9.5)
-    axes.set_ylabel(_plain(y), color=SOFT, fontsize=9.5)
+    axes.set_xlabel(_short(x))
+    axes.set_ylabel(_short(y))
 
 
-def _plain(words: str) -> str:
-    """A user's name for a thing, short, and never read as mathematics."""
-    return (words if len(words) <= 40 else words[:37] + "...").replace("$", r"\$")
-
-
-def learning(rounds: Sequence[Round], target: str, error: str) -> str:
-    if all(r.out_of_fold is None and r.held_out is None for r in rounds):
-        return ""
-    figure, axes = _figure(10.4, 3.1)
-    for word, colour, marker in (("out_of_fold", BLUE, "o"), ("held_out", ORANGE, "s")):
-        points = [(r.measurements, getattr(r, word)) for r in rounds if getattr(r, word) is not None]
-        if points:
-            x, y = zip(*points, strict=True)
-            axes.plot(x, y, color=colour, marker=marker, ms=5, lw=1.8, label=word.replace("_", " "))
-    axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.margins(x=0.03)
-    _label(axes, "measurements behind the model", f"error of {target} ({error})")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
-    return _svg(figure, "learning", "Out-of-fold and held-out error against the number of measurements")
-
-
-def decomposition(rounds: Sequence[Round], target: str, words: Words) -> str:
-    if not rounds:
-        return ""
-    figure, axes = _figure(5, 3.3)
-    at = np.arange(len(rounds))
-    parts = (("epistemic", "epistemic", BLUE), (words.bias, "bias", ORANGE), ("noise", "aleatoric", GREY))
-    base = np.zeros(len(rounds))
-    for name, field, colour in parts:
-        height = np.array([getattr(r, field) for r in rounds])
-        axes.bar(at, height, 0.68, bottom=base, color=colour, label=name)
-        base += height
-    every = max(1, len(rounds) // 12)
-    axes.set_xticks(at[::every], [str(r.measurements) for r in rounds][::every])
-    axes.set_ylim(0, max(float(base.max()) * 1.25, 1e-12))
-    axes.grid(False, axis="x")
-    _label(axes, "measurements behind the model", f"{words.parts} of {target}")
-    axes.legend(frameon=False, fontsize=9, ncol=3, loc="upper right", columnspacing=1.2, handlelength=1.2)
-    return _svg(figure, "decomposition", f"Epistemic, bias and noise parts of the {words.parts} over rounds")
-
-
-def calibration(rows: Sequence[tuple[float, float, int]], words: Words) -> str:
-    if not rows:
-        return ""
-    figure, axes = _figure(5, 3.3)
-    nominal, observed, count = (np.array(column) for column in zip(*rows, strict=True))
-    half = 1.96 * np.sqrt(np.clip(nominal * (1 - nominal), 1e-9, None) / count)
-    line = np.linspace(0, 1, 2)
-    axes.plot(line, line, color="#9AA3B2", lw=1.2, ls=(0, (4, 3)), label="ideal")
-    axes.fill_between(nominal, nominal - half, nominal + half, color=GREY, alpha=0.35, lw=0, label="chance")
-    axes.plot(nominal, observed, color=BLUE, marker="o", ms=4.5, lw=1.8, label="held-out measurements")
-    axes.set_xlim(0, 1)
-    axes.set_ylim(0, 1.02)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda v, _: f"{v:.0%}")
-    _label(axes, "stated probability", words.calibration)
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
-    return _svg(figure, "calibration", f"Held-out measurements: {words.calibration} by stated probability")
-
-
-def noise(found: Noise, target: str) -> str:
-    if not found.replicates:
-        return ""
-    figure, axes = _figure(5, 3.3)
-    mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
-    axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.55, linewidths=0)
-    if found.dispersion is not None:  # counts scatter with their mean
-        line = np.linspace(0, float(mean.max()) * 1.05 + 1e-12, 100)
-        axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, lw=1.6)
-    else:
-        _pooled(axes, found.sd)
-    axes.set_ylim(0, max(float(sd.max()), found.sd) * 1.15 + 1e-12)
-    _label(axes, f"mean {target} of a candidate", "sd between its measurements")
-    return _svg(figure, "noise", "Standard deviation between replicates against the mean of the candidate")
-
-
-def _pooled(axes: "Axes", sd: float) -> None:
-    axes.axhline(sd, color=ORANGE, lw=1.6)
-    axes.annotate(
-        "pooled", (1, sd), xycoords=("axes fraction", "data"), xytext=(-2, 3), textcoords="offset points",
-        ha="right", va="bottom", color=ORANGE, fontsize=9,
-    )  # fmt: skip
-
-
-def _names(axes: "Axes", words: Sequence[str], room: int) -> None:
-    """Names of batches along the axis, some of them where there are many."""
-    every = max(1, len(words) // 10)
-    names = [_short(name, 12) for name in words][::every]
-    turn = 30 if sum(len(name) for name in names) > room else 0
-    axes.set_xticks(np.arange(len(words))[::every], names, rotation=turn, ha="right" if turn else "center")
+def _names(axes: "Axes", names: Sequence[str]) -> None:
+    """Write names of bars along the axis; some of them where there are many."""
+    every = -(-len(names) // 10)
+    shown = [_short(name, 12) for name in names][::every]
+    turned = sum(map(len, shown)) > 40
+    axes.set_xticks(range(0, len(names), every), shown, rotation=30 * turned, ha="right" if turned else "center")
     axes.margins(x=0.06)
     axes.grid(False, axis="x")
 
 
-def shifts(found: Noise, target: str, batch: str | None) -> str:
-    rows = found.batches[-MOST_BATCHES:]
+def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]]) -> None:
+    """Bars on top of each other: height, colour and name of each layer."""
+    base = np.zeros(len(layers[0][0]))
+    for height, colour, name in layers:
+        axes.bar(np.arange(len(base)), height, 0.68, bottom=base, color=colour, label=name)
+        base += np.asarray(height)
+    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, max(1.05 * float(base.max()), 1e-12)))
+
+
+def learning(axes: "Axes", story: Story) -> None:
+    lines = (("out of fold", BLUE, "o", "out_of_fold"), ("held out", ORANGE, "s", "held_out"))
+    for label, colour, marker, field in lines:
+        points = [(r.measurements, getattr(r, field)) for r in story.rounds if getattr(r, field) is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
+            axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, max(1.08 * axes.dataLim.y1, 1e-12)))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    _label(axes, "measurements behind the model", f"{story.words.error} of {story.settings['target']}")
+
+
+def decomposition(axes: "Axes", story: Story) -> None:
+    if not story.rounds:
+        return
+    parts = (("epistemic", BLUE, "epistemic"), ("bias", ORANGE, story.words.bias), ("aleatoric", GREY, "noise"))
+    _bars(axes, [([getattr(r, field) for r in story.rounds], colour, name) for field, colour, name in parts])
+    _names(axes, [str(r.measurements) for r in story.rounds])
+    _label(axes, "measurements behind the model", story.words.parts)
+
+
+def calibration(axes: "Axes", story: Story) -> None:
+    if not story.calibration:
+        return
+    stated, observed, count = (np.array(column) for column in zip(*story.calibration, strict=True))
+    half = 1.96 * np.sqrt(np.clip(stated * (1 - stated), 1e-9, None) / count)
+    axes.plot((0, 1), (0, 1), color=GREY, lw=1.2, ls=(0, (4, 3)), label="ideal")
+    axes.fill_between(stated, stated - half, stated + half, color=GREY, alpha=0.3, lw=0, label="chance")
+    axes.plot(stated, observed, color=BLUE, marker="o", label="new measurements")
+    axes.set(xlim=(0, 1), ylim=(0, 1.02))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(PercentFormatter(1))
+    _label(axes, "stated probability", story.words.observed)
+
+
+def noise(axes: "Axes", story: Story) -> None:
+    found = story.noise
+    if not found.replicates:
+        return
+    mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
+    axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.6, linewidths=0, label="candidates")
+    if found.dispersion is None:
+        axes.axhline(found.sd, color=ORANGE, label="pooled")
+    else:  # counts scatter with their mean
+        line = np.linspace(0, 1.05 * float(mean.max()) + 1e-12, 100)
+        axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
+    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) + 1e-12)
+    _label(axes, f"mean {story.settings['target']} of a candidate", "standard deviation of its values")
+
+
+def shifts(axes: "Axes", story: Story) -> None:
+    rows = story.noise.batches[-MOST_BATCHES:]
     if not rows:
-        return ""
-    figure, axes = _figure(5, 3.3)
-    at = np.arange(len(rows))
-    axes.axhline(0, color="#9AA3B2", lw=1.2)
-    error = [0.0 if b.error is None else 1.96 * b.error for b in rows]
-    axes.errorbar(
-        at, [b.shift for b in rows], yerr=error, fmt="o", ms=5, color=BLUE, ecolor=BLUE, elinewidth=1.4, capsize=0
-    )
-    _names(axes, [b.name for b in rows], 45)
-    _label(axes, batch or "batch", f"mean {target} minus model")
-    return _svg(figure, "shifts", "Mean difference between each batch and the model")
+        return
+    error = [1.96 * (b.error or 0.0) for b in rows]
+    axes.axhline(0, color=GREY, lw=1.2)
+    axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
+    _names(axes, [b.name for b in rows])
+    _label(axes, story.settings["batch"] or "batch", f"mean {story.settings['target']} minus model")
+
+
+def confusion(axes: "Axes", story: Story) -> None:
+    """Told labels against predicted ones; the colour is the share of what was told."""
+    table = np.array(story.labels.confusion if story.labels else (), dtype=float)
+    if story.labels is None or not table.sum():
+        return
+    share = table / np.maximum(table.sum(1, keepdims=True), 1)
+    colour = np.concatenate([np.broadcast_to(to_rgb(BLUE), (*table.shape, 3)), 0.75 * share[..., None]], -1)
+    axes.imshow(colour, aspect="auto", interpolation="nearest")
+    _names(axes, story.labels.names)
+    axes.set_yticks(axes.get_xticks(), [_short(label.get_text(), 12) for label in axes.get_xticklabels()])
+    axes.margins(0)
+    axes.grid(False)
+    if len(table) <= MOST_CELLS:
+        for row, column in np.ndindex(*table.shape):
+            axes.text(column, row, f"{table[row, column]:.0f}", ha="center", va="center", gid="ink")
+    _label(axes, "predicted, out of fold", "label told")
+
+
+def agreement(axes: "Axes", story: Story) -> None:
+    """Candidates with several labels: whether these agree, by the most frequent one."""
+    labels = story.labels
+    if labels is None or not sum(labels.agree) + sum(labels.differ):
+        return
+    _bars(axes, [(labels.agree, BLUE, "all labels agree"), (labels.differ, ORANGE, "labels differ")])
+    _names(axes, labels.names)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    _label(axes, "most frequent label", "candidates with several labels")
+
+
+def shares(axes: "Axes", story: Story) -> None:
+    """Share of each label in each batch."""
+    if story.labels is None or not story.labels.batches:
+        return
+    names, counts = zip(*story.labels.batches[-MOST_BATCHES:], strict=True)
+    table = np.array(counts, dtype=float)
+    part = table / np.maximum(table.sum(1, keepdims=True), 1)
+    _bars(axes, [(part[:, at], *look) for at, look in enumerate(legend(story.labels.names))])
+    if len(names) <= MOST_CELLS:
+        for at, total in enumerate(table.sum(1)):
+            axes.text(at, 1.01, f"{total:.0f}", ha="center", va="bottom")
+    _names(axes, names)
+    axes.set_ylim(0, 1.1)
+    axes.yaxis.set_major_formatter(PercentFormatter(1))
+    _label(axes, story.settings["batch"] or "batch", "share of labels")
 
 
 def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Colour of each class, and what the legend calls it; all beyond the tenth are grey.
+    """Colour of each class, and its name in the legend; all beyond the tenth are grey.
 
-    Matplotlib leaves names that begin with an underscore out, so these get a blank in front.
+    Matplotlib leaves out names that begin with an underscore, so these get a blank in front.
     """
-    own = [
-        (colour, (" " if name.startswith("_") else "") + _short(name, 18))
-        for colour, name in zip(CLASSES, names, strict=False)
-    ]
-    rest: list[tuple[str, str | None]] = [(GREY, None if at else "others") for at in range(len(names) - len(own))]
-    return own + rest
+    known = zip(CLASSES, names, strict=False)
+    own = [(colour, (" " if name.startswith("_") else "") + _short(name, 14)) for colour, name in known]
+    return [*own, *((GREY, None if at else "others") for at in range(len(names) - len(own)))]
 
 
-def _short(name: str, most: int) -> str:
-    return _plain(name if len(name) <= most else name[: most - 2] + "..")
+def _dots(axes: "Axes", points: NDArray[np.float64], **look: Any) -> "PathCollection":
+    return axes.scatter(points[:, 0], points[:, 1], **look)
 
 
-def _classes(axes: "Axes", map: Map, names: Sequence[str]) -> None:
-    """Candidates by predicted class, pale, and measured ones by what most of their labels say."""
-    for at, (colour, label) in enumerate(legend(names)):
-        said = map.candidates[:0] if map.predicted is None else map.candidates[map.predicted == at]
-        axes.scatter(said[:, 0], said[:, 1], s=14, color=colour, alpha=0.4, linewidths=0, rasterized=True)
-        here = map.measured[map.values == at]
-        axes.scatter(here[:, 0], here[:, 1], s=34, color=colour, edgecolors="white", linewidths=0.6, label=label)
-
-
-def map_of_candidates(map: Map, target: str, classes: Sequence[str] = ()) -> str:
-    figure, axes = _figure(10.4, 4.6)
-    axes.grid(False)
-    if map.predicted is None:
-        x, y = map.candidates.T
-        axes.scatter(x, y, s=7, color="#C3CAD5", linewidths=0, rasterized=True, label="candidates")
-    if classes:
-        _classes(axes, map, classes)
-    elif len(map.measured):
-        x, y = map.measured.T
-        dots = axes.scatter(
-            x, y, c=map.values, s=30, cmap="viridis", edgecolors="white", linewidths=0.6, label="measured"
-        )
-        bar = figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.03)
-        bar.set_label(_plain(f"mean {target}"), color=SOFT, fontsize=9.5)
-        bar.ax.tick_params(colors=SOFT, labelsize=9)
+def candidates(axes: "Axes", story: Story) -> None:
+    """The candidates in two dimensions: measured ones by value or class, the next ones circled."""
+    found, labels = story.map, story.labels
+    pale = {"linewidths": 0, "rasterized": True}
+    if found.predicted is None:
+        _dots(axes, found.candidates, s=6, color=GREY, alpha=0.5, label="candidates", **pale)
+    if labels is not None:
+        for at, (colour, label) in enumerate(legend(labels.names)):
+            if found.predicted is not None:
+                _dots(axes, found.candidates[found.predicted == at], s=12, color=colour, alpha=0.35, **pale)
+            _dots(axes, found.measured[found.values == at], s=24, color=colour, label=label)
+    elif len(found.measured):
+        edge = {"edgecolors": GREY, "linewidths": 0.5}
+        dots = _dots(axes, found.measured, c=found.values, s=24, cmap="viridis", label="measured", **edge)
+        bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
+        bar.set_label(_short(f"mean {story.settings['target']}"))
         bar.outline.set_visible(False)
-    if len(map.pending):
-        x, y = map.pending.T
-        ring = INK if classes else ORANGE
-        axes.scatter(x, y, s=62, facecolors="none", edgecolors=ring, linewidths=1.7, label="next (pending)")
+    if len(found.pending):
+        ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink"}
+        _dots(axes, found.pending, s=52, label="next (pending)", **ring)
+    axes.grid(False)
     _label(axes, "first principal component", "second principal component")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=6, handletextpad=0.4)
-    what = "by predicted class" if classes else "measured ones by value"
-    return _svg(figure, "map", f"Candidates in two principal components, {what}, next ones circled")
