@@ -37,7 +37,7 @@ def parts(problem: problems.Problem, labels: int, seed: int) -> list[float]:
     """Noise, what is unknown of p, and bias, each as said and as it is; and the rank correlation of the two biases."""
     keys = streams.runs(seed, 1)
     told = measured(problem, labels, keys)
-    fitted = of_task(problem.task).fit(problem.pool.x[told.index], told.y, keys)
+    fitted = ensembles.make(task=problem.task).fit(problem.pool.x[told.index], told.y, keys)
     predictions = fitted.predict(problem.pool.x)
     belief = Posterior().believe(Evidence(problem.pool.x, told, predictions, keys, fitted.unseen, task=problem.task))
     centre = bregman.mean_of(bregman.KL, problem.task.members(predictions)[0])

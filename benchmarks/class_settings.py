@@ -12,7 +12,8 @@ import torch
 
 from aicau import problems
 from aicau.core import bregman, streams
-from aicau.ensembles import MLPClassifier
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 
 SETTINGS = [(0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.0, 1e-3), (0.0, 1e-2), (0.05, 1e-2)]
@@ -43,7 +44,7 @@ def main() -> None:
     print(f"| smoothing | weight decay | {' | '.join(columns)} | mean |")
     print("|---" * (len(columns) + 3) + "|")
     for smoothing, decay in SETTINGS:
-        ensemble = MLPClassifier(3, settings=MLPSettings(weight_decay=decay), smoothing=smoothing)
+        ensemble = MLP(task=Task("classification", 3), settings=MLPSettings(weight_decay=decay), smoothing=smoothing)
         cells = [excess(problem, labels, runs, ensemble) for problem in made.values() for labels in LABELS]
         row = " | ".join(f"{cell:.2f}" for cell in cells)
         print(f"| {smoothing:g} | {decay:g} | {row} | {sum(cells) / len(cells):.2f} |", flush=True)

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from aicau.core import bregman, streams
-from aicau.ensembles import MLPClassifier
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.prediction import discrete_fit
 
 POOL = 500
@@ -24,7 +25,9 @@ def losses(points: int, labels: int, sharpness: float, seed: int) -> list[float]
     truth = np.exp(scores - np.logaddexp.reduce(scores, -1, keepdims=True))
     rng = np.random.default_rng(seed)
     share = rng.multinomial(labels, truth[:points]) / labels
-    fitted = MLPClassifier(3).fit_shares(x[None, :points], torch.from_numpy(share)[None], streams.runs(seed, 1))
+    fitted = MLP(task=Task("classification", 3)).fit_shares(
+        x[None, :points], torch.from_numpy(share)[None], streams.runs(seed, 1)
+    )
     members = fitted.predict(x)[0].double().clamp_min(1e-12).movedim(0, 1)  # (n, K, c)
     apart = fitted.unseen[0].T.double()[..., None]
     outside = ((members[:points] * apart).sum(1) / apart.sum(1).clamp_min(1)).numpy()

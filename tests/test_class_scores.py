@@ -14,12 +14,13 @@ from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.task import Task
-from aicau.ensembles import MLPClassifier
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 from aicau.problems import class1, class2
 
 TASK = Task("classification", 3)
-QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=60))
+QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=60))
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,11 @@ from aicau.cli import app
 from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.ensembles import MLPClassifier
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 
-QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=40))
+QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=40))
 SMALL = {"initial": 12, "batch_size": 4, "rounds": 3, "ensemble": QUICK, "device": "cpu"}
 
 

@@ -10,7 +10,8 @@ from torch import nn
 from aicau import kernels
 from aicau.core import streams
 from aicau.core.errors import InputError
-from aicau.ensembles import Classifiers, ClassModules, MLPClassifier, MLPCounts
+from aicau.core.task import Task
+from aicau.ensembles import MLP, Classifiers, ClassModules
 from aicau.kernels import MLPSettings, cpu_mlp, reference
 from aicau.kernels.settings import HEADS
 from test_kernels import flat_gradient, module_from
@@ -116,7 +117,7 @@ class Wide(nn.Sequential):
 
 
 ENSEMBLES = {
-    "mlp": MLPClassifier(3),
+    "mlp": MLP(task=Task("classification", 3)),
     "scikit-learn": Classifiers([LogisticRegression(), DecisionTreeClassifier(), DecisionTreeClassifier()], 3),
     "modules": ClassModules(Wide, 3, members=2, epochs=200, learning_rate=1e-2),
 }
@@ -178,7 +179,7 @@ def test_counts_find_the_rate_whatever_its_size():
     shape = 1 + 0.8 * torch.sin(x[..., 0])
     size = torch.tensor([3.0, 10.0, 5000.0]).double()[:, None]
     y = torch.poisson(size * shape, generator=torch.Generator().manual_seed(0))
-    fitted = MLPCounts().fit(x, y, streams.runs(0, 3))
+    fitted = MLP(task=Task("count")).fit(x, y, streams.runs(0, 3))
     out = fitted.predict(x)
     assert out.shape == (3, 5, 80)
     assert float(out.min()) > 0
@@ -189,8 +190,8 @@ def test_counts_find_the_rate_whatever_its_size():
 
 def test_counts_that_are_all_zero_or_negative():
     x = torch.rand(1, 9, 2)
-    out = MLPCounts().fit(x, torch.zeros(1, 9), streams.runs(0, 1)).predict(x)
+    out = MLP(task=Task("count")).fit(x, torch.zeros(1, 9), streams.runs(0, 1)).predict(x)
     assert torch.isfinite(out).all()
     assert float(out.max()) < 0.5
     with pytest.raises(InputError, match="not negative"):
-        MLPCounts().fit(x, -torch.ones(1, 9), streams.runs(0, 1))
+        MLP(task=Task("count")).fit(x, -torch.ones(1, 9), streams.runs(0, 1))

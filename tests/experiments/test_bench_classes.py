@@ -17,11 +17,12 @@ from aicau import View, problems
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.ensembles import MLPClassifier
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 from aicau.strategy import CLASS_DEFAULT
 
-QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=10))
+QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=10))
 
 
 def test_the_suite():
