@@ -76,7 +76,7 @@ class Loop:
         self.lane_seconds = [0.0] * len(lanes)  # choosing, with the lane's part of what its bias estimator took
         self.mse: list[Tensor] = []  # (lane, run) per round
         self.past: dict[int, Past] = {}  # the last scores of lanes that look at differences
-        self.state: State | None = None  # (lane, run): the fitted round
+        self.fitted: State | None = None  # (lane, run): the fitted round
         start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
         empty = torch.zeros(len(lanes), len(keys), 0, device=device)
         self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
@@ -89,10 +89,10 @@ class Loop:
     def advance(self) -> None:
         """Fit the ensembles of this round, record their error, and, before the last round, choose and measure."""
         with self._clock("ensembles"):
-            self.state = self._fit(round_keys(self.keys, self.round).to(self.device))
-        self.mse.append(self._error(self.state))
+            self.fitted = self._fit(round_keys(self.keys, self.round).to(self.device))
+        self.mse.append(self._error(self.fitted))
         if self.round < self.rounds:
-            batch = self._choose(self.state)
+            batch = self._choose(self.fitted)
             with self._clock("measuring"):
                 self._measure(batch, self.round + 1)
         self.round += 1
