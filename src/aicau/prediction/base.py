@@ -92,14 +92,19 @@ class Figures:
     freedom: int  # measurements beyond the first of each candidate
     skill: float
     error: float | None  # on points left out: root mean squared error, log loss or Poisson divergence
-    epistemic: float
-    bias: float
-    aleatoric: float
+    epistemic: float = 0.0
+    bias: float = 0.0
+    aleatoric: float = 0.0
     confusion: tuple[tuple[int, ...], ...] = ()  # of classes: told (rows) and predicted (columns), left out
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return asdict(self)
+
+    def with_parts(self, prediction: "Prediction") -> "Figures":
+        """With the mean parts of a prediction."""
+        epistemic, bias, aleatoric = (float(getattr(prediction, name).mean()) for name in PARTS)
+        return replace(self, epistemic=epistemic, bias=bias, aleatoric=aleatoric)
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,9 @@ class Prediction(Protocol):
 class Predictor(Protocol):
     """What a fitted round hands out, for one run."""
 
-    figures: Figures
+    @property
+    def figures(self) -> Figures:
+        """What a report says of it."""
 
     def predict(self, state: State, index: Tensor | None = None) -> Prediction:
         """All candidates or some, in the target's own units."""
@@ -149,7 +156,9 @@ class Predictor(Protocol):
 class Outcome(Protocol):
     """What a measurement is, and all that a campaign does with it."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """Of the task."""
 
     def task(self, labels: Sequence[str]) -> Task:
         """With the classes that were seen."""

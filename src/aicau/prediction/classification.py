@@ -152,10 +152,9 @@ class Classification:
         said, tested = (part.cpu() for part in outside(state))
         index, code = (part[0].cpu()[tested] for part in (state.observations.index, state.observations.y))
         temperature, error, hits = calibrate(said[tested].numpy(), code.long().numpy(), index.numpy(), len(labels))
-        figures = Figures(points, rows, freedom, float(state.skill()[0]), error, 0.0, 0.0, 0.0, hits)
+        figures = Figures(points, rows, freedom, float(state.skill()[0]), error, confusion=hits)
         found = ClassPredictor(tuple(labels), mean, variance, temperature, figures)
-        whole = found.predict(state)
-        return replace(found, figures=replace(figures, **{name: float(getattr(whole, name).mean()) for name in PARTS}))
+        return replace(found, figures=figures.with_parts(found.predict(state)))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ClassPredictor:
         """What `tensors` and `words` gave."""

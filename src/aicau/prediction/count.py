@@ -88,8 +88,8 @@ class CountPredictor:
         centre, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
         spread = self.width**2 * count_variance(members, mean, variance, self.dispersion)
         own = self.dispersion * scatter(mean[:, 0].cpu().numpy())
-        parts = (part.cpu().numpy() for part in (epistemic, bias))
-        return CountPrediction(centre[:, 0].cpu().numpy(), spread, *parts, own, self.figures.measurements)
+        rate, apart, off = (part.cpu().numpy() for part in (centre[:, 0], epistemic, bias))
+        return CountPrediction(rate, spread, apart, off, own, self.figures.measurements)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
@@ -118,16 +118,14 @@ class Count:
         """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
         mean, variance = believed(state, estimator)
         points, rows, freedom = counted(state)
-        found = CountPredictor(mean, variance, 1.0, 1.0, Figures(points, rows, freedom, 0.0, None, 0.0, 0.0, 0.0))
-        found = replace(found, **_scatter_and_width(state, found))
+        dispersion, width = _scatter_and_width(state, mean, variance)
+        found = CountPredictor(mean, variance, dispersion, width, Figures(points, rows, freedom, 0.0, None))
         said, tested = (part.cpu() for part in outside(state))
         y = state.in_units(state.observations.y)[0].cpu()[tested]
         rate = (said[tested] * state.scale[0].cpu()).clamp_min(TINY)
         error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
-        whole = found.predict(state)
-        parts = {name: float(getattr(whole, name).mean()) for name in PARTS}
-        figures = replace(found.figures, skill=float(state.skill()[0]), error=error, **parts)
-        return replace(found, figures=figures)
+        figures = Figures(points, rows, freedom, float(state.skill()[0]), error)
+        return replace(found, figures=figures.with_parts(found.predict(state)))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
         """What `tensors` and `words` gave."""
@@ -135,24 +133,24 @@ class Count:
         return CountPredictor(tensors["mean"], tensors["variance"], words["dispersion"], words["width"], figures)
 
 
-def _scatter_and_width(state: State, found: CountPredictor) -> dict[str, float]:
+def _scatter_and_width(state: State, mean: Tensor, variance: Tensor) -> tuple[float, float]:  # (n, 1) twice
     """Scatter of replicates over a Poisson's, and how far counts lie from rates of members that had not seen them."""
     scale = float(state.scale[0])
     seen = state.observations[:1].collapse()
     kept = seen.valid[0]
-    index, mean, count = (part[0][kept].cpu() for part in (seen.index, seen.mean * scale, seen.count))
+    index, level, count = (part[0][kept].cpu() for part in (seen.index, seen.mean * scale, seen.count))
     y, place = state.observations.y[0].cpu() * scale, torch.searchsorted(index, state.observations.index[0].cpu())
-    there = mean[place] > 0
-    pearson = float(((y - mean[place])[there] ** 2 / mean[place][there]).sum())
-    dispersion = (pearson + PRIOR) / (float((count - 1)[mean > 0].sum()) + PRIOR)
+    there = level[place] > 0
+    pearson = float(((y - level[place])[there] ** 2 / level[place][there]).sum())
+    dispersion = (pearson + PRIOR) / (float((count - 1)[level > 0].sum()) + PRIOR)
     rows, tested = (part.cpu() for part in outside(state))
     first = torch.stack([(place == i).nonzero()[0, 0] for i in range(len(index))])  # replicates stand in one fold
-    rate, known = rows[first, 0] * scale, tested[first]
+    rate, known = rows[first, 0] * scale, tested[first].numpy()
     members = (state.task.members(state.predictions)[0].cpu()[index] * scale).clamp_min(TINY)
-    own = (found.mean.cpu()[index].clamp_min(LEAST_RATE) * scale, found.variance.cpu()[index] * scale**2)
-    variance = count_variance(members, *own, dispersion, count.double().numpy())
-    ratio = ((mean - rate) ** 2).numpy()[known.numpy()] / np.maximum(variance[known.numpy()], TINY)
-    return {"dispersion": dispersion, "width": float(np.sqrt((ratio.sum() + PRIOR) / (len(ratio) + PRIOR)))}
+    own = (mean.cpu()[index].clamp_min(LEAST_RATE) * scale, variance.cpu()[index] * scale**2)
+    expected = count_variance(members, *own, dispersion, count.double().numpy())
+    ratio = ((level - rate) ** 2).numpy()[known] / np.maximum(expected[known], TINY)
+    return dispersion, float(np.sqrt((ratio.sum() + PRIOR) / (len(ratio) + PRIOR)))
 
 
 def count_variance(

@@ -149,18 +149,17 @@ class Regression:
 
     def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ValuePredictor:
         """The correction of `posterior`, also where the strategy chooses by another estimator."""
-        process = estimator if hasattr(estimator, "correction") else Posterior()
+        process: Any = estimator if hasattr(estimator, "correction") else Posterior()
         evidence = state.evidence()
-        correction = process.correction(evidence)
+        correction: Correction = process.correction(evidence)
         points, rows, freedom = counted(state)
         index = evidence.at_most(process.most_rows)[0].observations.index[0]
         error = float((correction.process.posterior.left_out_together(index) ** 2).mean()) ** 0.5
         batches = max(1, int(state.observations.batch[0].unique().numel()))
-        figures = Figures(points, rows, freedom, float(state.skill()[0]), error * float(state.scale[0]), 0.0, 0.0, 0.0)
+        figures = Figures(points, rows, freedom, float(state.skill()[0]), error * float(state.scale[0]))
         found = ValuePredictor(correction, float(state.shared[0]), batches, figures)
         some = torch.linspace(0, len(state.x) - 1, min(len(state.x), MOST_SHOWN), device=state.x.device).long()
-        said = found.predict(state, some)
-        return replace(found, figures=replace(figures, **{name: float(getattr(said, name).mean()) for name in PARTS}))
+        return replace(found, figures=figures.with_parts(found.predict(state, some)))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ValuePredictor:
         """What `tensors` and `words` gave."""
