@@ -82,7 +82,7 @@ CORPUS = [
     (b"compound,viability,plate\nc1,1,\n", "row 2, column 'plate': is empty"),
     (b'compound,viability,plate\n"c""1",1,p\n', "'c\"1' is not the id"),
     (b'compound,viability,plate\n"c\n1",1,p\n', r"'c\n1' is not the id"),
-    (b'compound,viability,plate\nc1,"1\nc2,2,p\n', "row 2: expected 3 columns"),
+    (b'compound,viability,plate\nc1,"1\nc2,2,p\n', "row 2: a quote is not closed"),
     (b"compound;viability;plate\nc1;1;p\n", "separated by ';'"),
     (b"compound;viability;plate\nc1;1,5;p\n", "separated by ';'"),
     (b"compound\tviability\tplate\nc1\t1\tp\n", "separated by"),

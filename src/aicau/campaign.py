@@ -21,7 +21,7 @@ from aicau import candidates, results, tables
 from aicau.campaign_models import Models
 from aicau.campaign_setup import check_model, ensemble_of, settings_for, strategy_of, task_of
 from aicau.errors import InputError
-from aicau.files import write_whole
+from aicau.files import check_new, is_report, write_whole
 from aicau.store import (
     ABANDONED,
     COMPLETED,
@@ -141,6 +141,11 @@ class Campaign:
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return self._batch(session, ask)
 
+    def pending(self) -> pd.DataFrame:
+        """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
+        with self.store.reading() as session:
+            return self._batch(session, None, PENDING)
+
     def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
         if request is None:
             return None
@@ -172,8 +177,8 @@ class Campaign:
         picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n)
         return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
-    def _batch(self, session: Session, ask: int) -> pd.DataFrame:
-        rows = session.proposals(ask)
+    def _batch(self, session: Session, ask: int | None, status: str | None = None) -> pd.DataFrame:
+        rows = session.proposals(ask, status)
         index = [row.candidate for row in rows]
         frame = self._described(session, index)
         frame["replicate"] = [row.replicate for row in rows]
@@ -188,12 +193,12 @@ class Campaign:
         wanted = np.asarray(index, dtype=np.int64)
         parts: list[pa.Table] = []
         places: list[Any] = []
-        for number, ids, features in session.features(wanted // candidates.CHUNK):
+        for number, ids, features in session.features(wanted // candidates.CHUNK if index else [0]):
             inside = np.flatnonzero(wanted // candidates.CHUNK == number)
             table = candidates.unpack(features).add_column(0, self.settings["id"], candidates.unpack(ids).column(0))
             parts.append(table.take(wanted[inside] - number * candidates.CHUNK))
             places.append(inside)
-        frame = pa.concat_tables(parts).to_pandas()
+        frame = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
         return frame.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
     # Telling
@@ -244,16 +249,17 @@ class Campaign:
         """What must be known about the predictions, in words: after a few results they are not debiased yet."""
         return self.models.current().note
 
-    def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
+    def predict(self, path: str | Path | None = None, force: bool = False) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
         the expected squared error of a network: epistemic, bias, aleatoric. `note` says where the mean is not debiased.
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
-        With a path the table is streamed into that CSV or Parquet file instead.
+        With a path the table is streamed into that CSV or Parquet file instead; `force` replaces an existing one.
         """
         if path is None:
             return pa.concat_tables(self.predictions()).to_pandas()
+        check_new(Path(path), force)
         stream = self.predictions()
         first = next(stream)
 
@@ -261,7 +267,7 @@ class Campaign:
             yield first
             yield from stream
 
-        write_whole(Path(path), lambda partial: tables.write(again(), partial))
+        write_whole(Path(path), lambda partial: tables.write(again(), partial), force)
         return None
 
     # Looking
@@ -300,18 +306,27 @@ class Campaign:
         """Everything that must hold, looked at once more; nothing is changed."""
         return examine(self.store)
 
-    def export(self, folder: str | Path) -> list[Path]:
-        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors."""
+    def export(self, folder: str | Path, force: bool = False) -> list[Path]:
+        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.
+
+        Files of an earlier export are replaced; others of the same names only with `force`.
+        """
         from aicau.export import export
 
-        return export(self.store, Path(folder))
+        return export(self.store, Path(folder), force)
 
-    def report(self, path: str | Path) -> Path:
-        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why."""
+    def report(self, path: str | Path, force: bool = False) -> Path:
+        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
+
+        It replaces an earlier report, and another file only with `force`.
+        """
         from aicau.page import render
         from aicau.story import tell_story
 
-        return write_whole(Path(path), lambda partial: partial.write_text(render(tell_story(self)), encoding="utf-8"))
+        force = force or is_report(Path(path))
+        check_new(Path(path), force)
+        text = render(tell_story(self))
+        return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 
 
 def default_author() -> str:

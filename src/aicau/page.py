@@ -31,6 +31,7 @@ def render(story: Story) -> str:
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="aicau">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{_text(target)}: campaign report</title>
 <style>{STYLE}</style>

@@ -50,7 +50,7 @@ def parse(
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
     counts = count.astype(int).tolist()
-    lines = range(sheet.first, sheet.first + rows)
+    lines = map(sheet.row, range(rows))
     return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels))
 
 

@@ -1,11 +1,14 @@
 """The command line's frame. Heavy imports happen inside the commands, so that `aicau --help` answers at once."""
 
+import errno
+import os
 import sys
 import time
 
 import typer
 
-from aicau.errors import AicauError, StoreError
+from aicau.errors import AicauError, InputError, StoreError
+from aicau.files import reason
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 
@@ -25,18 +28,42 @@ def top() -> None:
 def main() -> None:
     """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
     try:
-        app(standalone_mode=True)
+        try:
+            check_words(sys.argv[1:])
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()
     except StoreError as error:
         fail(str(error), 1)
     except AicauError as error:
         fail(str(error), 2)
     except KeyboardInterrupt:
         fail("stopped", 1)
+    except BrokenPipeError:
+        fail("", 1)  # whoever read the output has seen enough
+    except OSError as error:
+        fail(f"the system refused: {reason(error)}", 2 if error.errno == errno.ENAMETOOLONG else 1)
     except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else "no message"
-        fail(f"something went wrong ({type(error).__name__}: {first})", 1)
+        fail(f"something went wrong ({type(error).__name__}: {reason(error) or 'no message'})", 1)
+
+
+def check_words(words: list[str]) -> None:
+    """Names come from the command line into the store: they must be text."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeError:
+            raise InputError(f"{word!r} is not text in UTF-8; write it in UTF-8") from None
+        value = word.partition("=")[2] if word.startswith("--") else word
+        if value.isspace():
+            raise InputError(f"{word!r} is blank; write a name, or leave it out")
 
 
 def fail(sentence: str, code: int) -> None:
-    print(f"aicau: {sentence}", file=sys.stderr)
+    if sentence:
+        print(f"aicau: {sentence}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written would be tried again at the very end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(code) from None

@@ -1,21 +1,22 @@
 """The verbs of a campaign. Each takes the campaign first: a file such as screen.db, or a postgresql:// address."""
 
 import json
-import math
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from aicau.cli.app import app
-from aicau.errors import InputError, StoreError
+from aicau.cli.output import check_out, hand_out, plain, say, show, written
+from aicau.errors import AicauError, StoreError
+from aicau.files import is_report, reason
 
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
 ]
 Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
 
 
@@ -57,6 +58,7 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    force: Force = False,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -64,20 +66,38 @@ def ask(
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
-    check_out(out)
+    check_out(out, force)
     from aicau.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
         frame = opened.ask(n, request)
-    if out is not None:
-        save(frame, out, f"the {n} points are pending all the same, 'aicau export' lists them")
-    if as_json:
-        print(json.dumps(plain(frame), allow_nan=False))
-    elif out is None:
-        show(frame)
-    else:
-        repeats = int((frame["replicate"] > 1).sum())
-        print(f"{out}: {len(frame)} points, {repeats} of them repeats")
+    try:
+        hand_out(frame, out, force, as_json)
+        sys.stdout.flush()
+    except (OSError, AicauError) as error:  # it is too late to take the points back
+        raise StoreError(
+            f"{out or 'the output'} could not be written ({reason(error)}), but the {len(frame)} points were asked for"
+            " and are pending; print them again with 'aicau pending'"
+        ) from error
+
+
+@app.command()
+def pending(
+    campaign: Where,
+    out: Annotated[Path | None, typer.Option(help="Write the points to this CSV or Parquet file")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """List the points that were asked for and neither told nor abandoned yet, as ask handed them out.
+
+    Example: aicau pending screen.db --out still-to-measure.csv
+    """
+    check_out(out, force)
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        frame = opened.pending()
+    written(out, lambda: hand_out(frame, out, force, as_json))
 
 
 @app.command()
@@ -150,19 +170,20 @@ def status(campaign: Where, as_json: Json = False) -> None:
 def predict(
     campaign: Where,
     out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
 
     Example: aicau predict screen.db --out predictions.csv
     """
-    check_out(out)
+    check_out(out, force)
     from aicau.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         note = opened.note()
         if out is not None:
-            written(out, lambda: opened.predict(out))
+            written(out, lambda: opened.predict(out, force))
             words = f"{out}: {opened.n:,} candidates" + (f"\n{note}" if note else "")
             say(as_json, {"path": str(out), "candidates": opened.n, "note": note}, words)
             return
@@ -181,24 +202,28 @@ def predict(
 @app.command()
 def report(
     campaign: Where,
-    out: Annotated[Path, typer.Option(help="The HTML file to write")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
 
     Example: aicau report screen.db --out report.html
     """
-    check_out(out, (".html", ".htm"))
+    check_out(out, force or is_report(out), (".html", ".htm"))
     from aicau.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        written(out, lambda: opened.report(out))
+        written(out, lambda: opened.report(out, force))
     say(as_json, {"path": str(out)}, f"{out}")
 
 
 @app.command()
 def export(
-    campaign: Where, folder: Annotated[Path, typer.Argument(help="Folder for the files")], as_json: Json = False
+    campaign: Where,
+    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write the whole campaign as plain files: CSV, JSON and safetensors.
 
@@ -207,7 +232,7 @@ def export(
     from aicau.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        files = written(folder, lambda: opened.export(folder))
+        files = written(folder, lambda: opened.export(folder, force))
     say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
 
 
@@ -225,53 +250,3 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
         raise StoreError(f"{campaign} is damaged; restore it from a copy, or export what can be read")
-
-
-def say(as_json: bool, data: Any, words: str) -> None:
-    print(json.dumps(data, allow_nan=False) if as_json else words)
-
-
-def plain(frame: Any) -> list[dict[str, Any]]:
-    """Rows for JSON; a missing number is null."""
-    rows: Iterable[dict[str, Any]] = frame.to_dict("records")
-    return [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
-
-
-def check_out(out: Path | None, kinds: tuple[str, ...] = (".csv", ".parquet", ".pq")) -> None:
-    """Before anything is done: a file that cannot be written is found out now."""
-    if out is not None and (out.suffix.lower() not in kinds or not out.parent.is_dir() or out.is_dir()):
-        raise InputError(f"cannot write {out}: name a {' or '.join(kinds)} file in a folder that exists")
-
-
-def written(out: Path, write: Any) -> Any:
-    try:
-        return write()
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
-
-
-def save(frame: Any, out: Path, otherwise: str) -> None:
-    import pyarrow as pa
-
-    from aicau import tables
-    from aicau.files import write_whole
-
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    try:
-        write_whole(out, lambda partial: tables.write([table], partial))
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}; {otherwise}") from error
-
-
-def show(table: Any, header: bool = True) -> None:
-    """CSV on the standard output, safe to paste into a spreadsheet."""
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-
-    from aicau import tables
-
-    if not isinstance(table, pa.Table):
-        table = pa.Table.from_pandas(table, preserve_index=False)
-    sys.stdout.flush()
-    pa_csv.write_csv(tables.guarded(table), sys.stdout.buffer, pa_csv.WriteOptions(include_header=header))
-    sys.stdout.buffer.flush()
