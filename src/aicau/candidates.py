@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.errors import InputError
-from aicau.sheet import Sheet, is_text, plain
+from aicau.sheet import Sheet, is_text, plain, shown
 from aicau.store import Chunk
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
@@ -92,13 +92,13 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Ch
 
 def _kept(sheet: Sheet, name: str) -> pa.Array:
     """A column that is no feature, in a form that every kind of file can hold."""
+    array = sheet.array(name)
+    if is_text(array.type):
+        sheet.texts(name, empty=True)  # refuses zero bytes
     try:
-        array = plain(sheet.array(name))
+        return plain(array)
     except InputError as error:
         raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
-    if is_text(array.type):
-        sheet.texts(name, empty=True)
-    return array
 
 
 def _distinct(sheet: Sheet, id: str, ids: pa.Array) -> None:
@@ -107,7 +107,7 @@ def _distinct(sheet: Sheet, id: str, ids: pa.Array) -> None:
         return
     again = counts.field(0)[pc.index(pc.greater(counts.field(1), 1), True).as_py()]
     first, second = pc.indices_nonzero(pc.equal(ids, again)).to_pylist()[:2]
-    raise InputError(f"{sheet.at(second, id)}: the id {again.as_py()!r} stands in row {sheet.row(first)} already")
+    raise InputError(f"{sheet.at(second, id)}: the id {shown(again.as_py())} stands in row {sheet.row(first)} already")
 
 
 def _pack(table: pa.Table) -> bytes:

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.errors import InputError, unknown
-from aicau.sheet import Sheet
+from aicau.sheet import Sheet, shown
 from aicau.store import Measurement
 
 TASKS = ("regression", "classification", "count")  # what a measurement is: a value, a label, a count
@@ -120,7 +120,7 @@ def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
         row = pc.index(pc.is_null(found), True).as_py()
-        raise InputError(f"{sheet.at(row, id)}: {texts[row].as_py()!r} is not the id of a candidate")
+        raise InputError(f"{sheet.at(row, id)}: {shown(texts[row].as_py())} is not the id of a candidate")
     return list(found.to_pylist())
 
 
@@ -131,7 +131,7 @@ def _failed(sheet: Sheet) -> NDArray[np.bool_]:
     bad = pc.is_in(words, pa.array(BAD))
     known = pc.or_(bad, pc.is_in(words, pa.array(GOOD)))
     if (row := pc.index(known, False).as_py()) >= 0:
-        raise InputError(f"{sheet.at(row, 'status')}: expected ok or failed, got {words[row].as_py()!r}")
+        raise InputError(f"{sheet.at(row, 'status')}: expected ok or failed, got {shown(words[row].as_py())}")
     return np.asarray(bad.to_numpy(zero_copy_only=False), dtype=bool)
 
 

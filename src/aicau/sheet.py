@@ -49,8 +49,8 @@ class Sheet:
     def array(self, column: str) -> pa.Array:
         if not self.has(column):
             names = self.table.column_names
-            shown = ", ".join(repr(n) for n in names[:8]) + (" and more" if len(names) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {shown}")
+            some = ", ".join(shown(n) for n in names[:8]) + (" and more" if len(names) > 8 else "")
+            raise InputError(f"{self.name} has no column {column!r}; it has {some}")
         return _simple(self.table.column(column).combine_chunks())
 
     def texts(self, column: str, empty: bool = False) -> pa.Array:
@@ -85,7 +85,7 @@ class Sheet:
             values = np.where(skip, np.nan, values)
         if bad.any():
             row = int(np.argmax(bad))
-            raise InputError(f"{self.at(row, column)}: expected a finite number, got {_shown(array[row].as_py())}")
+            raise InputError(f"{self.at(row, column)}: expected a finite number, got {shown(array[row].as_py())}")
         if pa.types.is_integer(array.type) and (huge := np.abs(np.nan_to_num(values)) >= EXACT).any():
             row = int(np.argmax(huge))
             raise InputError(
@@ -112,7 +112,7 @@ class Sheet:
         for row, text in enumerate(array.to_pylist()):
             label = None if skip[row] else (text or "").strip()
             if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
-                got = _shown(text) if label else "an empty cell"
+                got = shown(text) if label else "an empty cell"
                 raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
             found.append(label)
         return found
@@ -153,7 +153,7 @@ class Sheet:
         for row, text in enumerate(array.to_pylist()):
             if not _number(text):
                 hint = "; write numbers with a decimal point" if _decimal_comma(text) else ""
-                got = "an empty cell" if text == "" else _shown(text)
+                got = "an empty cell" if text == "" else shown(text)
                 raise InputError(f"{self.at(row, column)}: expected a number, got {got}{hint}")
             values[row] = float(text)
         return values
@@ -173,8 +173,8 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     kind = array.type
     if pa.types.is_float16(kind):
         return array.cast(pa.float32())
-    if is_text(kind) or is_numeric(kind) or pa.types.is_null(kind):
-        return array
+    if is_text(kind) or pa.types.is_null(kind) or (is_numeric(kind) and not pa.types.is_uint64(kind)):
+        return array  # a DataFrame with an empty cell loses digits of uint64
     # A cast knows more dates than Python has, but not what a list, a duration or an extension means.
     by_value = pa.types.is_nested(kind) or pa.types.is_duration(kind) or isinstance(kind, pa.BaseExtensionType)
     for way in (_written, _cast) if by_value else (_cast, _written):
@@ -219,5 +219,6 @@ def _decimal_comma(text: str) -> bool:
     return text.count(",") == 1 and _number(text.replace(",", "."))
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A cell in a message."""
     return short(repr(value), 60)

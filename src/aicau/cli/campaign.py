@@ -9,7 +9,7 @@ import typer
 
 from aicau.cli.app import app
 from aicau.cli.output import check_out, hand_out, plain, say, show, written
-from aicau.errors import AicauError, StoreError
+from aicau.errors import StoreError
 from aicau.files import is_report, reason
 
 Where = Annotated[
@@ -74,7 +74,7 @@ def ask(
     try:
         hand_out(frame, out, force, as_json)
         sys.stdout.flush()
-    except (OSError, AicauError) as error:  # it is too late to take the points back
+    except Exception as error:  # it is too late to take the points back
         raise StoreError(
             f"{out or 'the output'} could not be written ({reason(error)}), but the {len(frame)} points were asked for"
             " and are pending; print them again with 'aicau pending'"

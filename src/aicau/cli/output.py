@@ -35,8 +35,10 @@ def check_out(out: Path | None, force: bool = False, kinds: tuple[str, ...] = ("
 def written(out: Path | None, write: Any) -> Any:
     try:
         return write()
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise StoreError(f"cannot write {out or 'the output'}: {reason(error)}; nothing was changed") from error
+        raise StoreError(f"cannot write {out or 'the output'}: {reason(error)}; choose another place") from error
 
 
 def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool) -> None:
