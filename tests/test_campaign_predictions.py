@@ -125,5 +125,5 @@ def test_a_note_where_too_little_was_measured(tmp_path):
     with Campaign.open(path) as campaign:
         rows = pool(30).iloc[4:8]
         campaign.tell(pd.DataFrame({"id": rows["id"], "y": truth(rows)}))
-    said = json.loads(shell.invoke(app, ["predict", path, "--out", out, "--json"]).stdout)
+    said = json.loads(shell.invoke(app, ["predict", path, "--out", out, "--force", "--json"]).stdout)
     assert said == {"path": out, "candidates": 30, "note": ""}

@@ -344,7 +344,7 @@ def test_the_commands(tmp_path, task):
     assert not screen.exists()
     assert run("init", screen, tmp_path / "pool.csv", *names, "--task", task)[0] == 0
     for number in range(2):
-        assert run("ask", screen, 8, "--out", tmp_path / "plate.csv")[0] == 0
+        assert run("ask", screen, 8, "--out", tmp_path / "plate.csv", "--force")[0] == 0
         plate = pd.read_csv(tmp_path / "plate.csv")
         measured(plate, task, number).to_csv(tmp_path / "results.csv", index=False)
         assert run("tell", screen, tmp_path / "results.csv")[0] == 0

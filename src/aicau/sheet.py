@@ -102,7 +102,7 @@ class Sheet:
             whole = np.nan_to_num(value, nan=0, posinf=np.inf, neginf=-np.inf)
             if (wrong := (whole != np.floor(whole)) | (np.abs(whole) >= EXACT)).any():
                 row = int(np.argmax(wrong))
-                raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {value[row]:g}")
+                raise InputError(f"{self.at(row, column)}: expected a label, got {value[row]:g}")
             array = pa.array(whole.astype(np.int64), mask=np.isnan(value))
         if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
             array = array.cast(pa.string())

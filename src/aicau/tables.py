@@ -32,8 +32,8 @@ _BLANK = " \t\n\v\f\r\x1c-\x1f\x85\u00a0\u1680\u180e\u2000-\u200f\u2028\u2029\u2
 _FORMULA = f"'*(?:[\t\r]|[{_BLANK}]*[=+\\-@＝＋－＠])"
 _GUARD = f"^({_FORMULA})"
 _GUARDED = f"^'({_FORMULA})"
-_QUOTED = re.compile(rb'(?:(?<=[,\r\n])|\A)"[^"]*(?:""[^"]*)*"(?=[,\r\n]|\Z)')
-_OPEN = re.compile(rb'(?:(?<=[,\r\n])|\A)"')
+_QUOTED = re.compile(rb'"(?<=[,\r\n]")[^"]*(?:""[^"]*)*"(?=[,\r\n]|\Z)')  # a whole cell, after a line end
+_OPEN = re.compile(rb'"(?<=[,\r\n]")')
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16", b"\xff\xfe\x00\x00": "utf-32", b"\x00\x00\xfe\xff": "utf-32"}
 
 
@@ -128,25 +128,29 @@ def _check_text(data: bytes, name: str) -> None:
             return
         except UnicodeDecodeError as error:
             at, words = error.start, "is not text in UTF-8"
-    before = _OPEN.split(_QUOTED.sub(b"x", data[:at]))[0]
+    before = _OPEN.split(_QUOTED.sub(b"x", b"\n" + data[:at]))[0]
     raise InputError(f"{name}, row {_lines(before)} {words}; save it as CSV in UTF-8")
 
 
 def _rows(data: bytes, name: str) -> NDArray[np.int64]:
     """What a spreadsheet calls the header and every row that is not blank; a quoted cell may hold line ends."""
-    bare = _QUOTED.sub(b"x", data) if b'"' in data else data
+    bare = b"\n" + data
+    if b'"' in data:
+        bare = _QUOTED.sub(b"x", bare)
     if wrong := _OPEN.search(bare):
         raise InputError(
             f"{name}, row {_lines(bare[: wrong.start()])}: a quote is not closed at the end of its cell;"
             ' write a quote inside a cell twice, as in "5"" plate"'
         )
-    bytes_ = np.frombuffer(bare.replace(b"\r\n", b"\n").replace(b"\r", b"\n") + b"\n", np.uint8)
-    return 1 + np.flatnonzero(np.diff(np.flatnonzero(bytes_ == 10), prepend=-1) > 1)
+    if b"\r" in data:
+        bare = bare.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    ends = np.flatnonzero(np.frombuffer(bare + b"\n", np.uint8) == ord("\n"))
+    return 1 + np.flatnonzero(np.diff(ends) > 1)
 
 
 def _lines(data: bytes) -> int:
-    """The line on which some text ends."""
-    return 1 + data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
+    """How many line ends there are."""
+    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
 def _header(data: bytes, name: str) -> list[str]:
