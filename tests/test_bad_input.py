@@ -69,7 +69,10 @@ CORPUS = [
     (b"compound,viability\nc1,1\n", "no column 'plate'"),
     (b"compound,plate\nc1,p\n", "no column 'viability'"),
     (b"viability,plate\n1,p\n", "no column 'compound'"),
-    (b"Compound,viability,plate\nc1,1,p\n", "no column 'compound'"),
+    (
+        b"Compound,compound,viability,plate\nc1,c1,1,p\n",
+        "'Compound' and 'compound' both read as 'compound'",
+    ),
     (b"compound,viability,plate\nc1,nan,p\n", "row 2, column 'viability': expected a finite number"),
     (b"compound,viability,plate\nc1,1,p\nc2,-Infinity,p\n", "row 3, column 'viability': expected a finite number"),
     (b"compound,viability,plate\nc1,,p\n", "row 2, column 'viability': expected a number, got an empty cell"),

@@ -52,7 +52,10 @@ def test_a_whole_campaign(address, tmp_path):
     assert first.why.str.startswith("space-filling, nothing is measured yet").all()
     assert first.replicate.tolist() == [1] * 8
     told = campaign.tell(results(first, "p1", replicates=2))
-    assert told == {"tell": 1, "rows": 16, "completed": 8, "failed": 0, "superseded": 0, "already": False}
+    assert told == {
+        "tell": 1, "rows": 16, "new": 16, "known": 0, "completed": 8, "failed": 0, "unrequested": 0, "superseded": 0,
+        "pending": 0, "already": False, "warnings": (),
+    }  # fmt: skip
     second, third = campaign.ask(5), campaign.ask(5)
     assert not set(second["compound"]) & set(third["compound"])
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
@@ -230,9 +233,8 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         told = campaign.tell(pd.DataFrame({"id": [twice], "y": [0.5]}))
         assert told["completed"] == 1  # one well of several: the others are still to come
         assert campaign.status()["pending"] == 5
-        assert (
-            campaign.tell(pd.DataFrame({"id": [twice] * count, "y": 0.1 * np.arange(count)}))["completed"] == count - 1
-        )
+        rest = pd.DataFrame({"id": [twice] * (count - 1), "y": 0.1 * np.arange(count - 1)})
+        assert campaign.tell(rest)["completed"] == count - 1
 
 
 @pytest.mark.parametrize(

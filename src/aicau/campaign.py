@@ -199,21 +199,28 @@ class Campaign:
     # Telling
 
     def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
-        """What came out: all rows of the table, or none of them. The same table again changes nothing.
+        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed), `sem`
         and `count` (the target is then a mean) and `replicate`. With `correct` the rows replace what was told before
-        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded.
+        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded. Returns the
+        number of the tell and counts: `rows` of the table, `new` and `known` ones, pending points that were `completed`
+        or `failed`, new measurements that were `unrequested`, `superseded` rows, points still `pending`; whether all
+        was known `already`; and `warnings` about names that look alike.
         """
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            known = [] if correct or self.task != "classification" else session.labels()
         settings = self.settings
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
+        own = {column["name"] for column in settings["columns"]}
+        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
         source = Path(table).name if isinstance(table, str | Path) else None
+        digest = results.digest(rows, correct)
         with self.store.writing() as session:
-            return asdict(session.add_tell(rows, results.digest(rows, correct), correct, self.author, source))
+            try:
+                return asdict(session.add_tell(rows, digest, correct, self.author, source))
+            except InputError as error:  # about a row
+                raise InputError(f"{sheet.name}, {error}") from error
 
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
