@@ -4,9 +4,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
-import getpass
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +17,18 @@ import pyarrow as pa
 
 from aicau import candidates, results, tables
 from aicau.campaign_models import Models
-from aicau.campaign_setup import check_model, ensemble_of, settings_for, strategy_of, task_of
-from aicau.errors import InputError
+from aicau.campaign_setup import (
+    check_address,
+    check_model,
+    check_name,
+    check_size,
+    default_author,
+    ensemble_of,
+    settings_for,
+    strategy_of,
+    task_of,
+)
+from aicau.errors import InputError, shown
 from aicau.files import write_whole
 from aicau.store import (
     ABANDONED,
@@ -47,7 +55,7 @@ class Campaign:
 
     def __init__(self, store: Store, author: str | None = None) -> None:
         self.store = store
-        self.author = author or default_author()
+        self.author = check_name("the author", author or default_author())
         self.models = Models(store)
 
     @classmethod
@@ -75,16 +83,17 @@ class Campaign:
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
         pieces = candidates.cut(sheet, id, settings["columns"])
-        return cls(create_store(url, settings, pieces, author or default_author()), author)
+        return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
     def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
         """An existing campaign, as any process left it."""
-        return cls(open_store(url), author)
+        return cls(open_store(check_address(url)), author)
 
     def close(self) -> None:
         self.store.close()
@@ -120,8 +129,7 @@ class Campaign:
 
         The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
         """
-        if isinstance(n, bool) or int(n) != n or n < 1:
-            raise InputError(f"a batch holds at least one point; got {n}")
+        n = check_size(n)
         with self.store.reading() as session:
             if (known := self._known(session, request, n)) is not None:
                 return known
@@ -144,13 +152,12 @@ class Campaign:
     def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
         if request is None:
             return None
-        if not request or "\x00" in request:
-            raise InputError("a request needs a name")
+        check_name("a request", request)
         row = session.ask_of(request)
         if row is None:
             return None
         if row.size != n:
-            raise InputError(f"request {request!r} was answered with {row.size} points; now {n} are asked for")
+            raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
         return self._batch(session, row.id)
 
     def _check_room(self, moment: Moment, n: int) -> None:
@@ -224,7 +231,8 @@ class Campaign:
 
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
-        names = [ids] if isinstance(ids, str) else [str(name) for name in ids]
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
+        names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
             raise InputError("name at least one id to abandon")
         sheet = tables.read(pd.DataFrame({"id": names}), "the list")
@@ -319,13 +327,3 @@ class Campaign:
         from aicau.story import tell_story
 
         return write_whole(Path(path), lambda partial: partial.write_text(render(tell_story(self)), encoding="utf-8"))
-
-
-def default_author() -> str:
-    """$AICAU_AUTHOR, or who is logged in."""
-    if name := os.environ.get("AICAU_AUTHOR", "").replace("\x00", ""):
-        return name
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"

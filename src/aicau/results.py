@@ -65,7 +65,7 @@ def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
     found: dict[str, str] = {}
     columns = []
     for column in sheet.table.column_names:
-        name = column if column in own and column not in names else wanted.get(column.strip().casefold(), column)
+        name = column if column in names or column in own else wanted.get(column.strip().casefold(), column)
         if name in found:
             raise InputError(f"{sheet.name}: columns {found[name]!r} and {column!r} both read as {name!r}; rename one")
         found[name] = column
@@ -98,7 +98,7 @@ def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], task: str) -> 
     size = np.abs(np.nan_to_num(value))
     for wrong, words in (
         (size > largest, f"is too large; expected at most {largest:.0e}"),
-        ((size > 0) & (size < 1 / largest), "is too small; write 0, or the values in a smaller unit"),
+        ((size > 0) & (size.max() < 1 / largest), "is too small; write the values in a smaller unit"),
     ):
         if wrong.any():
             row = int(np.argmax(wrong))

@@ -152,13 +152,15 @@ def _from_frame(frame: pd.DataFrame, name: str) -> Sheet:
         series = frame.iloc[:, at]
         try:
             columns.append(pa.array(series, from_pandas=True))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, UnicodeError):
             columns.append(_mixed(series, name, names[at]))
     return _checked(pa.table([pa.chunked_array([c]) if isinstance(c, pa.Array) else c for c in columns], names), name)
 
 
 def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:
     """A column of several types, as text."""
+    if series.dtype.kind == "c":
+        raise InputError(f"{name}, column {column!r} holds complex numbers; split it into real ones")
     try:
         return pa.array([None if missing else str(v) for v, missing in zip(series, series.isna(), strict=True)])
     except (UnicodeError, TypeError, ValueError) as error:
