@@ -47,10 +47,12 @@ def test_the_verbs_of_the_readme(screen):
     assert again[0]["why_distance"] is None
     # The file that was handed out, with results in two new columns, is what comes back.
     plate.assign(viability=plate.dose * 2, plate="P1").to_csv(folder / "back.csv", index=False)
-    assert good("tell", screen, folder / "back.csv").endswith("4 rows; 4 points completed, 0 failed\n")
+    assert good("tell", screen, folder / "back.csv").endswith(
+        "4 new measurements; 4 points completed; 0 still pending\n"
+    )
     told = json.loads(good("tell", screen, folder / "back.csv", "--json"))
     assert (told["already"], told["rows"]) == (True, 4)
-    assert "told before; nothing was changed" in good("tell", screen, folder / "back.csv")
+    assert "nothing new: all 4 rows are known already" in good("tell", screen, folder / "back.csv")
     status = json.loads(good("status", screen, "--json"))
     assert (status["candidates"], status["measurements"], status["pending"], status["rounds"]) == (12, 4, 0, 1)
     assert "12 candidates, 4 of them measured" in good("status", screen)
@@ -97,7 +99,7 @@ def test_correct_says_what_it_replaced(screen):
     (folder / "b.csv").write_text("compound,viability,plate\nc1,9.0,p\n")
     good("tell", screen, folder / "a.csv", "--author", "ada")
     out = good("tell", screen, folder / "b.csv", "--correct", "--author", "bob")
-    assert out.endswith("1 rows; 0 points completed, 0 failed, 2 earlier rows superseded\n")
+    assert out.endswith("b.csv: 1 new measurement; 2 replaced; 0 still pending\n")
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -122,7 +124,7 @@ def test_telling_and_looking_start_without_torch(screen):
     )
     done = subprocess.run([sys.executable, "-c", code, str(screen), str(screen.parent / "r.csv")], capture_output=True)
     assert done.stdout.decode().splitlines()[-1] == "False", done.stderr
-    assert b"1 rows" in done.stdout
+    assert b"1 new measurement; 1 not asked for; 0 still pending" in done.stdout
 
 
 def test_a_damaged_campaign_is_exit_code_1(screen):

@@ -159,7 +159,8 @@ def test_replicated_labels_that_disagree(tmp_path):
         names = pool()["compound"].tolist()
         labels = np.where(pool().dose > 5, "yes", "no")
         campaign.tell(pd.DataFrame({"compound": names, "outcome": labels, "count": 2}))
-        campaign.tell(pd.DataFrame({"compound": names[:10], "outcome": np.where(labels[:10] == "yes", "no", "yes")}))
+        other = np.where(labels[:10] == "yes", "no", "yes")
+        campaign.tell(pd.DataFrame({"compound": names[:10], "outcome": other, "replicate": 3}))
         with campaign.store.reading() as session:
             assert {(r.value, r.label, r.repeats) for r in session.measurements()} == {
                 (None, "yes", 2), (None, "no", 2), (None, "yes", 1), (None, "no", 1),
@@ -203,7 +204,7 @@ def test_no_label_of_a_candidate_is_in_the_training_folds_of_the_member_tested_o
             "row 3, column 'outcome': expected a label, .*got an empty cell",
         ),
         ("classification", {"outcome": [1.0, np.inf]}, "row 3, column 'outcome': expected a label, got inf"),
-        ("classification", {"outcome": ["1", "1.0"]}, "row 3, column 'outcome': '1.0' and '1' are one number"),
+        ("classification", {"outcome": ["1", "1.0"]}, "row 3: '1.0' and '1' are one number"),
         ("classification", {"outcome": ["a", "b" * 101]}, "row 3, column 'outcome': expected a label"),
         ("classification", {"outcome": pd.to_datetime(["2020-01-01"] * 2)}, "column 'outcome': expected labels, got"),
         ("classification", {"result": ["a", "b"]}, "has no column 'outcome'"),
@@ -249,6 +250,7 @@ def test_labels_are_trimmed_text_and_failed_wells_have_none(tmp_path):
         with pytest.raises(InputError, match=r"'1\.0' and '1' are one number"):
             campaign.tell(pd.DataFrame({"compound": ["c6"], "outcome": ["1.0"]}))
         many = pd.DataFrame({"compound": pool()["compound"].tolist() * 2, "outcome": [f"k{i}" for i in range(80)]})
+        many["replicate"] = range(2, 82)
         with pytest.raises(InputError, match="this is class number 51, and there can be 50"):
             campaign.tell(many)
 

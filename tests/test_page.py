@@ -96,6 +96,26 @@ def test_the_same_campaign_gives_the_same_page(campaign, tmp_path):
     assert one == campaign.report(tmp_path / "2.html").read_bytes()
 
 
+@pytest.mark.parametrize("task", ["classification", "count", "regression"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_with_failed_wells_only(tmp_path, task, asked):
+    pool = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3]})
+    with Campaign.create(tmp_path / "c.db", pool, target="y", batch="day", task=task) as campaign:
+        with pytest.raises(InputError, match="nothing to report yet"):
+            campaign.report(tmp_path / "r.html")
+        if asked:
+            campaign.ask(2)
+            assert "Nothing to show yet." in campaign.report(tmp_path / "r.html").read_text()
+        campaign.tell(pd.DataFrame({"id": ["a", "b"], "day": "d", "status": "failed"}))
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert "<dt>failed wells</dt><dd>2</dd>" in page
+        assert ("All labels: none yet." in page) == (task == "classification")
+        assert len(campaign.ask(1)) == 1
+        if task == "classification":  # one class is no model yet, and still something to report
+            campaign.tell(pd.DataFrame({"id": ["c"], "day": "d", "y": "hit"}))
+            assert "All labels: hit: 1." in campaign.report(tmp_path / "r.html").read_text()
+
+
 def test_before_the_first_results(tmp_path):
     pool = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3]})
     with Campaign.create(tmp_path / "c.db", pool, target="y") as campaign:

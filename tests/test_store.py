@@ -26,7 +26,7 @@ def path(tmp_path):
 
 def add(store, value=0.5):
     with store.writing() as session:
-        return session.add_tell([Measurement(0, value)], f"digest {value}", False, "ada")
+        return session.add_tell([Measurement(0, value, batch=f"plate {value}")], f"digest {value}", False, "ada")
 
 
 def test_a_new_campaign_is_one_file_with_a_log_and_full_sync(path):
@@ -158,7 +158,7 @@ try:
     with store.reading() as session:
         print(len(session.measurements()))
     with store.writing() as session:
-        session.add_tell([Measurement(0, 1.0)], "x", False, "ada")
+        session.add_tell([Measurement(1, 1.0)], "x", False, "ada")
 except StoreError as error:
     print(error)
 """

@@ -4,9 +4,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
-import getpass
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +17,18 @@ import pyarrow as pa
 
 from aicau import candidates, results, tables
 from aicau.campaign_models import Models
-from aicau.campaign_setup import check_model, ensemble_of, settings_for, strategy_of, task_of
-from aicau.errors import InputError
+from aicau.campaign_setup import (
+    check_address,
+    check_model,
+    check_name,
+    check_size,
+    default_author,
+    ensemble_of,
+    settings_for,
+    strategy_of,
+    task_of,
+)
+from aicau.errors import InputError, shown
 from aicau.files import check_new, is_report, write_whole
 from aicau.store import (
     ABANDONED,
@@ -47,7 +55,7 @@ class Campaign:
 
     def __init__(self, store: Store, author: str | None = None) -> None:
         self.store = store
-        self.author = author or default_author()
+        self.author = check_name("the author", author or default_author())
         self.models = Models(store)
 
     @classmethod
@@ -75,16 +83,17 @@ class Campaign:
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
         pieces = candidates.cut(sheet, id, settings["columns"])
-        return cls(create_store(url, settings, pieces, author or default_author()), author)
+        return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
     def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
         """An existing campaign, as any process left it."""
-        return cls(open_store(url), author)
+        return cls(open_store(check_address(url)), author)
 
     def close(self) -> None:
         self.store.close()
@@ -120,8 +129,7 @@ class Campaign:
 
         The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
         """
-        if isinstance(n, bool) or int(n) != n or n < 1:
-            raise InputError(f"a batch holds at least one point; got {n}")
+        n = check_size(n)
         with self.store.reading() as session:
             if (known := self._known(session, request, n)) is not None:
                 return known
@@ -149,13 +157,12 @@ class Campaign:
     def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
         if request is None:
             return None
-        if not request or "\x00" in request:
-            raise InputError("a request needs a name")
+        check_name("a request", request)
         row = session.ask_of(request)
         if row is None:
             return None
         if row.size != n:
-            raise InputError(f"request {request!r} was answered with {row.size} points; now {n} are asked for")
+            raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
         return self._batch(session, row.id)
 
     def _check_room(self, moment: Moment, n: int) -> None:
@@ -204,25 +211,33 @@ class Campaign:
     # Telling
 
     def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
-        """What came out: all rows of the table, or none of them. The same table again changes nothing.
+        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed), `sem`
         and `count` (the target is then a mean) and `replicate`. With `correct` the rows replace what was told before
-        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded.
+        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded. Returns the
+        number of the tell and counts: `rows` of the table, `new` and `known` ones, pending points that were `completed`
+        or `failed`, new measurements that were `unrequested`, `superseded` rows, points still `pending`; whether all
+        was known `already`; and `warnings` about names that look alike.
         """
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            known = [] if correct or self.task != "classification" else session.labels()
         settings = self.settings
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
+        own = {column["name"] for column in settings["columns"]}
+        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
         source = Path(table).name if isinstance(table, str | Path) else None
+        digest = results.digest(rows, correct)
         with self.store.writing() as session:
-            return asdict(session.add_tell(rows, results.digest(rows, correct), correct, self.author, source))
+            try:
+                return asdict(session.add_tell(rows, digest, correct, self.author, source))
+            except InputError as error:  # about a row
+                raise InputError(f"{sheet.name}, {error}") from error
 
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
-        names = [ids] if isinstance(ids, str) else [str(name) for name in ids]
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
+        names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
             raise InputError("name at least one id to abandon")
         sheet = tables.read(pd.DataFrame({"id": names}), "the list")
@@ -327,13 +342,3 @@ class Campaign:
         check_new(Path(path), force)
         text = render(tell_story(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
-
-
-def default_author() -> str:
-    """$AICAU_AUTHOR, or who is logged in."""
-    if name := os.environ.get("AICAU_AUTHOR", "").replace("\x00", ""):
-        return name
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"

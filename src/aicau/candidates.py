@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.errors import InputError
-from aicau.sheet import Sheet, is_text, plain, shown
+from aicau.errors import InputError, shown
+from aicau.sheet import Sheet, is_text, plain
 from aicau.store import Chunk
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
@@ -31,7 +31,7 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
     for name in sheet.table.column_names:
         if name == id:
             continue
-        if name in RESERVED:
+        if name.strip().casefold() in RESERVED:
             raise InputError(f"{sheet.name}: a column called {name!r} has a meaning of its own here; rename it")
         if name in ignore:
             columns.append({"name": name, "kind": "ignored"})
@@ -53,7 +53,7 @@ def _number(sheet: Sheet, name: str) -> dict[str, Any]:
         shift, scale = float(values.mean()), float(values.std())
     if not np.isfinite([shift, scale]).all():
         raise InputError(f"{sheet.name}, column {name!r}: numbers up to {np.abs(values).max():.3g} are too large")
-    return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 0 else 1.0}
+    return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 
 def _category(sheet: Sheet, name: str) -> dict[str, Any]:

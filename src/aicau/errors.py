@@ -20,3 +20,9 @@ class StoreError(AicauError, RuntimeError):
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
     """The same sentence for every unknown word."""
     return InputError(f"unknown {kind} {word!r}; known: {', '.join(sorted(known))}")
+
+
+def shown(value: object) -> str:
+    """A value as a message names it: long ones are shortened."""
+    words = repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."

@@ -193,7 +193,7 @@ def fit(
     index, means = seen.index[0][kept], seen.mean[0][kept]
     shift = float(means.mean())
     spread = float(means.std(correction=0)) if len(means) > 1 else 0.0
-    scale = spread if spread > 1e-12 * max(1.0, abs(shift)) else 1.0
+    scale = spread if spread > 1e-12 * abs(shift) else abs(shift) or 1.0  # a spread of rounding is none
     targets = (means - shift) / scale
     fitted = ENSEMBLES[ensemble]().fit(x[index][None], targets[None], keys)
     predictions = forward(fitted, x)

@@ -16,7 +16,7 @@ def render(story: Story) -> str:
     """The whole page."""
     from aicau.page_figures import calibration, decomposition, learning, map_of_candidates
 
-    if story.batch is None and not story.rounds:
+    if not story.status["asks"] and not story.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     target, words = story.settings["target"], WORDS[story.task]
     names = () if story.labels is None else story.labels.names
@@ -111,7 +111,7 @@ def _label_cards(labels: Labels, batch: str | None) -> list[str]:
     return [
         _card("Confusion", confusion(labels), words),
         _card("Do replicates agree?", disagreement(labels), again),
-        _card("Labels by batch", shares(labels, batch), f"{plates} All labels: {told}.", 2),
+        _card("Labels by batch", shares(labels, batch), f"{plates} All labels: {told or 'none yet'}.", 2),
     ]
 
 

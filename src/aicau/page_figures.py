@@ -87,7 +87,7 @@ def decomposition(rounds: Sequence[Round], target: str, words: Words) -> str:
         base += height
     every = max(1, len(rounds) // 12)
     axes.set_xticks(at[::every], [str(r.measurements) for r in rounds][::every])
-    axes.set_ylim(0, max(float(base.max()) * 1.25, 1e-12))
+    axes.set_ylim(0, float(base.max()) * 1.25 or 1.0)
     axes.grid(False, axis="x")
     _label(axes, "measurements behind the model", f"{words.parts} of {target}")
     axes.legend(frameon=False, fontsize=9, ncol=3, loc="upper right", columnspacing=1.2, handlelength=1.2)
@@ -124,7 +124,7 @@ def noise(found: Noise, target: str) -> str:
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, lw=1.6)
     else:
         _pooled(axes, found.sd)
-    axes.set_ylim(0, max(float(sd.max()), found.sd) * 1.15 + 1e-12)
+    axes.set_ylim(0, max(float(sd.max()), found.sd) * 1.15 or 1.0)
     _label(axes, f"mean {target} of a candidate", "sd between its measurements")
     return _svg(figure, "noise", "Standard deviation between replicates against the mean of the candidate")
 

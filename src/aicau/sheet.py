@@ -6,14 +6,13 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.errors import InputError
+from aicau.errors import InputError, shown
 from aicau.files import short
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -217,8 +216,3 @@ def _number(text: str) -> bool:
 
 def _decimal_comma(text: str) -> bool:
     return text.count(",") == 1 and _number(text.replace(",", "."))
-
-
-def shown(value: Any) -> str:
-    """A cell in a message."""
-    return short(repr(value), 60)

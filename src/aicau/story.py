@@ -129,12 +129,17 @@ def _tally(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], M
     return table, index, measured
 
 
+def _most(table: NDArray[np.int64]) -> NDArray[np.int64]:  # (candidates, classes) -> (candidates,)
+    """The most frequent class of each; of no candidates where there is no class yet."""
+    return table.argmax(-1) if table.size else np.zeros(len(table), dtype=np.int64)
+
+
 def _labels(rows: Sequence[Any], model: Model | None) -> Labels:
     table, _, measured = _tally(rows)
     several = table[table.sum(-1) > 1]
     same = (several > 0).sum(-1) == 1
     c = len(measured.labels)
-    agree, differ = (np.bincount(part.argmax(-1), minlength=c) for part in (several[same], several[~same]))
+    agree, differ = (np.bincount(_most(part), minlength=c) for part in (several[same], several[~same]))
     batches: dict[str, Any] = {}
     for row, code in zip(rows, measured.y.astype(int), strict=True):
         if row.batch is not None:
@@ -205,7 +210,7 @@ def _map(campaign: Campaign, moment: Moment, model: Model | None) -> Map:
 
     if campaign.task == "classification":
         table, index, _ = _tally(moment.rows)
-        values = dict(zip(index.tolist(), table.argmax(-1).astype(float), strict=True))
+        values = dict(zip(index.tolist(), _most(table).astype(float), strict=True))
     else:
         known = Measured.of(moment.rows)
         values = {int(at): float(known.y[known.index == at].mean()) for at in dict.fromkeys(known.index.tolist())}

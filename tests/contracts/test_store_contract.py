@@ -149,7 +149,7 @@ def test_writers_come_one_after_another(store):
 
     def work(number):
         try:
-            tell(store, (number % 10, float(number)), digest=f"thread {number}")
+            tell(store, (number % 10, float(number), None, 1, f"p{number}"), digest=f"thread {number}")
         except Exception as error:
             errors.append(error)
 

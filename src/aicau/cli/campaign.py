@@ -108,7 +108,7 @@ def tell(
     author: Author = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what came out, all of a file or none of it; the same file again changes nothing.
+    """Tell what came out, all of a file or none of it; rows that are known already are not stored again.
 
     Several rows of one id are replicates. A failed well has 'failed' in a column 'status'; a mean has its
     standard error and count in 'sem' and 'count'. Labels of classification are words or numbers.
@@ -116,15 +116,11 @@ def tell(
     Example: aicau tell screen.db plate-1-results.csv
     """
     from aicau.campaign import Campaign
+    from aicau.results import summary
 
     with Campaign.open(campaign, author) as opened:
         told = opened.tell(results, correct)
-    if told["already"]:
-        words = f"{results}: these {told['rows']} rows were told before; nothing was changed"
-    else:
-        words = f"{results}: {told['rows']} rows; {told['completed']} points completed, {told['failed']} failed"
-        words += f", {told['superseded']} earlier rows superseded" if correct else ""
-    say(as_json, told, words)
+    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *(f"note: {words}" for words in told["warnings"])]))
 
 
 @app.command()
