@@ -273,7 +273,7 @@ def test_a_pipe_is_told(screen):
     content = b"compound,viability,plate\nc1,1,p\nc2,2,p\n"
     done = shell("tell", str(screen), "/dev/stdin", input=content, stdout=subprocess.PIPE)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert b"2 rows" in done.stdout
+    assert b"2 new measurements" in done.stdout
 
 
 def test_ctrl_c_is_one_word(screen, monkeypatch):
