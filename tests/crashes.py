@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import random
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -81,6 +82,60 @@ def kill_once(address, folder, number, by_time):
     assert worker.exitcode == -signal.SIGKILL, f"worker {number} ended with {worker.exitcode} by itself"
     lines = acks.read_text().splitlines()
     return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def tell_often(address, acks, name, count, seconds):
+    """Tell one row, say in a file that it was acknowledged, and again; from one campaign that stays open."""
+    from aicau import Campaign
+
+    end = time.monotonic() + seconds
+    with Campaign.open(address, author=name) as campaign, Path(acks).open("a") as file:
+        for turn in range(count):
+            campaign.tell(pd.DataFrame({"id": [f"c{turn % POOL}"], "y": [float(turn)], "plate": f"{name}-{turn}"}))
+            file.write(json.dumps({"plate": f"{name}-{turn}", "rows": 1}) + "\n")
+            file.flush()
+            if time.monotonic() > end:
+                return
+
+
+def threads(address, folder, count=10**9, seconds=10**9, pause=0.05):
+    """A notebook and a station: in this process one thread polls and two tell, and another process tells, too.
+
+    Each tells `count` times or for so many seconds. Gives what was acknowledged and how often the state was read.
+    """
+    from aicau import Campaign
+
+    names, errors, polls = ["thread-0", "thread-1", "process"], [], [0]
+    acks = {name: Path(folder) / f"acks-{name}" for name in names}
+    done = threading.Event()
+
+    def caught(work, *arguments):
+        try:
+            work(*arguments)
+        except Exception as error:
+            errors.append(error)
+
+    def poll():
+        while not done.wait(pause):
+            with Campaign.open(address) as campaign:
+                campaign.status()
+            polls[0] += 1
+
+    other = SERVER.Process(target=tell_often, args=(address, str(acks[names[2]]), names[2], count, seconds))
+    tellers = [
+        threading.Thread(target=caught, args=(tell_often, address, acks[name], name, count, seconds))
+        for name in names[:2]
+    ]
+    poller = threading.Thread(target=caught, args=(poll,))
+    for worker in [other, *tellers, poller]:
+        worker.start()
+    for worker in [other, *tellers]:
+        worker.join()
+    done.set()
+    poller.join()
+    assert not errors, errors
+    assert other.exitcode == 0
+    return [json.loads(line) for path in acks.values() for line in path.read_text().splitlines()], polls[0]
 
 
 def check(address, acknowledged):

@@ -33,6 +33,15 @@ def test_six_kills_on_postgresql(postgres, tmp_path):
         crashes.check(address, acknowledged)
 
 
+def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
+    address = str(tmp_path / "c.db")
+    crashes.create(address)
+    acknowledged, polls = crashes.threads(address, tmp_path, count=60, pause=0.001)
+    assert len(acknowledged) == 180
+    assert polls
+    crashes.check(address, acknowledged)
+
+
 TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"
 
 

@@ -1,5 +1,9 @@
 """One family of errors: each says what was expected, what came, and what to do."""
 
+import re
+
+SECRET = "password", "secret"  # in the names of an address's parameters
+
 
 class AicauError(Exception):
     """Anything aicau refuses to do; the message is one sentence for a person."""
@@ -20,3 +24,9 @@ class StoreError(AicauError, RuntimeError):
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
     """The same sentence for every unknown word."""
     return InputError(f"unknown {kind} {word!r}; known: {', '.join(sorted(known))}")
+
+
+def without_password(words: str) -> str:
+    """The same words, with no password in any address: not after the user, not among the parameters."""
+    words = re.sub(r"(\w:/+[^\s:/@]*):[^\s@]*@", r"\1@", words)
+    return re.sub(rf"(\w*(?:{'|'.join(SECRET)})\w*=)[^\s&]*", r"\1***", words, flags=re.IGNORECASE)

@@ -2,14 +2,28 @@
 
 import sys
 import time
+from typing import Any
 
 import typer
+import typer.core
 
-from aicau.errors import AicauError, StoreError
+from aicau.errors import AicauError, StoreError, without_password
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 
+
+class Verbs(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # of the arguments: it quotes them
+            if isinstance(words := getattr(error, "message", None), str):
+                error.message = without_password(words)  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="Choose the next batch of experiments when measurements are noisy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -38,5 +52,5 @@ def main() -> None:
 
 
 def fail(sentence: str, code: int) -> None:
-    print(f"aicau: {sentence}", file=sys.stderr)
+    print(f"aicau: {without_password(sentence)}", file=sys.stderr)
     raise SystemExit(code) from None

@@ -47,7 +47,7 @@ def init(
     say(
         as_json,
         status,
-        f"{campaign}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
+        f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
     )
 
 
@@ -224,7 +224,7 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
-        raise StoreError(f"{campaign} is damaged; restore it from a copy, or export what can be read")
+        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
 
 
 def say(as_json: bool, data: Any, words: str) -> None:
