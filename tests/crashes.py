@@ -18,12 +18,12 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["aicau.campaign", "aicau.choice", "safetensors.torch", "psycopg", "crashes"])
 
 
-def create(address):
+def create(address, **settings):
     from aicau import Campaign
 
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(POOL)], "x": rng.random(POOL), "z": rng.random(POOL)})
-    Campaign.create(address, pool, target="y", batch="plate", author="harness").close()
+    Campaign.create(address, pool, target="y", batch="plate", author="harness", **settings).close()
 
 
 def work(address, acks, name, dies_at):

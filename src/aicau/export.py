@@ -34,8 +34,8 @@ def export(store: Store, folder: Path) -> list[Path]:
         words = json.dumps(store.settings, indent=1, sort_keys=True)
         written.append(write_whole(folder / "settings.json", lambda path: path.write_text(words, encoding="utf-8")))
         for basis, round, _ in session.model_infos():
-            row = session.model(basis)
-            assert row is not None
+            if (row := session.model(basis)) is None:
+                continue  # dropped by compact, or damaged
             stem = folder / "models" / f"round-{round}-tell-{basis}"
             for suffix, data in ((".safetensors", bytes(row.tensors)), (".json", row.info.encode())):
                 written.append(write_whole(stem.with_suffix(suffix), partial(_bytes, data)))

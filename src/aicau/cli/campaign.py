@@ -139,6 +139,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
         f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
         f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
+        f"{found['models']} models kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
@@ -225,6 +226,21 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
         raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
+
+
+@app.command()
+def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
+    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
+
+    A report then has held-out errors of the last rounds only.
+
+    Example: aicau compact screen.db
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        done = opened.compact()
+    say(as_json, done, f"{done['dropped']} old models dropped, {done['bytes'] / 1e6:.1f} MB")
 
 
 def say(as_json: bool, data: Any, words: str) -> None:

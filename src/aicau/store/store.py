@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import URL, Engine, inspect
 
-from aicau.errors import InputError, StoreError
+from aicau.errors import AicauError, InputError, StoreError
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
@@ -58,6 +58,23 @@ class Store:
     def read_only(self) -> bool:
         """Whether this user may only read the file."""
         return self.engine.dialect.name == "sqlite" and not writable(Path(str(self.engine.url.database)))
+
+    def compact(self, rounds: int, author: str) -> tuple[int, int]:
+        """Drop all kept models but the newest of so many rounds, and give the room back: how many, and their bytes."""
+        with self.writing() as session:
+            newest = {round: basis for basis, round, _ in session.model_rounds()}
+            dropped, freed = session.drop_models([newest[round] for round in sorted(newest)[-rounds:]])
+            if dropped:
+                session.event("compact", author, None, models=dropped, bytes=freed)
+        if self.engine.dialect.name == "sqlite":
+            try:
+                with explained(self.where), closing(self.engine.raw_connection()) as connection:
+                    connection.cursor().execute("VACUUM")
+            except AicauError as error:
+                raise StoreError(
+                    f"{dropped} old models were dropped, but the file is as large as before: {error}"
+                ) from error
+        return dropped, freed
 
     def close(self) -> None:
         self.engine.dispose()
