@@ -99,6 +99,24 @@ def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
     crashes.check(address, acknowledged)
 
 
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt install strace")
+@pytest.mark.parametrize("verb", ["init", "tell", "tell --correct", "abandon", "compact"])
+def test_kills_at_system_calls(verb, tmp_path):
+    (tmp_path / "prepared").mkdir()
+    pending = crashes.prepare(tmp_path / "prepared")
+    assert crashes.kill_at_calls(verb, tmp_path / "prepared", tmp_path, pending, 3) > 50
+
+
+def test_torn_logs(tmp_path):
+    found = crashes.tear_logs(tmp_path, 30)
+    assert found["part"]
+    assert found["refused"] <= 6
+
+
+def test_stations_that_tell_overlapping_files_at_once(tmp_path):
+    crashes.overlap(str(tmp_path / "c.db"), stations=4)
+
+
 TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"
 
 
