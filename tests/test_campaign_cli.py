@@ -17,7 +17,7 @@ from test_bad_input import POOL, run
 
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
 NOTE = "the mean is the ensemble's, and its bias is not taken out: that needs 5 measured candidates, and there are 3"
-VERBS = ("init", "ask", "pending", "tell", "abandon", "status", "predict", "report", "export", "doctor")
+VERBS = ("init", "ask", "pending", "tell", "abandon", "status", "predict", "report", "export", "doctor", "compact")
 NAMES = ["--id", "compound", "--target", "viability", "--batch", "plate"]
 
 

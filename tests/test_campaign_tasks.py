@@ -303,6 +303,7 @@ def old_campaign(address):
         settings = {name: value for name, value in campaign.settings.items() if name != "task"}
         with campaign.store.writing() as session:
             session.connection.exec_driver_sql("ALTER TABLE measurements DROP COLUMN label")
+            session.connection.exec_driver_sql("ALTER TABLE models DROP COLUMN digest")
             session.set_meta("version", "1")
             session.set_meta("settings", json.dumps(settings, sort_keys=True))
     return rows
@@ -321,7 +322,7 @@ def test_a_campaign_from_before_labels_goes_on(address, tmp_path):
             assert campaign.predict().equals(fresh.predict())
         assert "RMSE" in campaign.report(tmp_path / "r.html").read_text()
         with campaign.store.reading() as session:
-            assert session.meta()["version"] == str(len(MIGRATIONS)) == "2"
+            assert session.meta()["version"] == str(len(MIGRATIONS))
 
 
 def test_doctor_finds_a_label_that_went_missing(tmp_path):

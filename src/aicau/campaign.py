@@ -293,6 +293,7 @@ class Campaign:
             last = session.last_ask()
             rows = session.measurements(current=False)
             current = [row for row in rows if row.superseded_by is None]
+            sizes = [size for _, _, size in session.model_rounds() if size]
             states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
             return {
                 "candidates": self.n,
@@ -306,6 +307,8 @@ class Campaign:
                 "rounds": 0 if last is None else last.round,
                 "asks": 0 if last is None else last.id,
                 "tells": session.number(schema.tells.c.id),
+                "models": len(sizes),
+                "model_bytes": sum(sizes),
                 "task": self.task,
                 **({"classes": session.labels()} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
@@ -320,6 +323,17 @@ class Campaign:
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
         return examine(self.store)
+
+    def compact(self) -> dict[str, int]:
+        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
+        changes; a report then has held-out errors of the last rounds only.
+
+        Returns how many models were dropped, and their size in bytes.
+        """
+        from aicau.acquisition import CHANGES
+
+        dropped, freed = self.store.compact(CHANGES.get(self.strategy.change or "", 1), self.author)
+        return {"dropped": dropped, "bytes": freed}
 
     def export(self, folder: str | Path, force: bool = False) -> list[Path]:
         """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.

@@ -1,5 +1,9 @@
 """One family of errors: each says what was expected, what came, and what to do."""
 
+import re
+
+SECRET = "password", "secret"  # in the names of an address's parameters
+
 
 class AicauError(Exception):
     """Anything aicau refuses to do; the message is one sentence for a person."""
@@ -26,3 +30,9 @@ def shown(value: object) -> str:
     """A value as a message names it: long ones are shortened."""
     words = repr(value)
     return words if len(words) <= 60 else words[:57] + "..."
+
+
+def without_password(words: str) -> str:
+    """The same words, with no password in any address: not after the user, not among the parameters."""
+    words = re.sub(r"(\w:/+[^\s:/@]*):[^\s@]*@", r"\1@", words)
+    return re.sub(rf"(\w*(?:{'|'.join(SECRET)})\w*=)[^\s&]*", r"\1***", words, flags=re.IGNORECASE)

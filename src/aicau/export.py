@@ -35,6 +35,8 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
             "settings.json": partial(_json, store.settings),
         }
         for basis, round, _ in session.model_infos():
+            if session.model(basis) is None:
+                continue  # dropped by compact, or damaged
             files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_model, session, basis, "tensors")
             files[f"models/round-{round}-tell-{basis}.json"] = partial(_model, session, basis, "info")
         if not force:

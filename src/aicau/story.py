@@ -68,11 +68,9 @@ def _steps(bases: Sequence[int], end: int) -> list[tuple[int, int]]:
 def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held:
     seen = {row.candidate for row in rows if row.tell <= basis}
     new = [row for row in rows if basis < row.tell <= end and row.candidate not in seen]
-    if not new:
+    if not new or (model := campaign.models.kept(basis)) is None:
         return Held(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0), dtype=bool))
-    with campaign.store.reading() as session:
-        kept = session.model(basis)
-    model, index = campaign.models.loaded(kept), np.array([row.candidate for row in new], dtype=np.int64)
+    index = np.array([row.candidate for row in new], dtype=np.int64)
     said = model.predict(index)
     if isinstance(said, ClassPrediction):
         true = np.array([[row.label == label for label in said.labels] for row in new])

@@ -4,15 +4,29 @@ import errno
 import os
 import sys
 import time
+from typing import Any
 
 import typer
+import typer.core
 
-from aicau.errors import AicauError, InputError, StoreError
+from aicau.errors import AicauError, InputError, StoreError, without_password
 from aicau.files import reason
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 
+
+class Verbs(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # of the arguments: it quotes them
+            if isinstance(words := getattr(error, "message", None), str):
+                error.message = without_password(words)  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="Choose the next batch of experiments when measurements are noisy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -61,7 +75,7 @@ def check_words(words: list[str]) -> None:
 
 def fail(sentence: str, code: int) -> None:
     if sentence:
-        print(f"aicau: {sentence}", file=sys.stderr)
+        print(f"aicau: {without_password(sentence)}", file=sys.stderr)
     try:
         sys.stdout.flush()
     except OSError:  # what could not be written would be tried again at the very end

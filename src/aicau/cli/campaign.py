@@ -48,7 +48,7 @@ def init(
     say(
         as_json,
         status,
-        f"{campaign}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
+        f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
     )
 
 
@@ -155,6 +155,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
         f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
         f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
+        f"{found['models']} models kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
@@ -245,4 +246,19 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
-        raise StoreError(f"{campaign} is damaged; restore it from a copy, or export what can be read")
+        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
+
+
+@app.command()
+def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
+    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
+
+    A report then has held-out errors of the last rounds only.
+
+    Example: aicau compact screen.db
+    """
+    from aicau.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        done = opened.compact()
+    say(as_json, done, f"{done['dropped']} old models dropped, {done['bytes'] / 1e6:.1f} MB")

@@ -1,13 +1,15 @@
 """What can be asked of and written to a campaign's tables inside one transaction."""
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Table, func, select, update
+from safetensors import SafetensorError, deserialize
+from sqlalchemy import Column, Connection, Row, Table, delete, exc, func, select, update
 
 from aicau.errors import InputError, shown
 from aicau.store import identity
@@ -32,6 +34,10 @@ class Told:
     pending: int = 0  # points that are left
     already: bool = False  # all rows were known: nothing was changed
     warnings: tuple[str, ...] = ()
+
+
+def model_digest(tensors: bytes, info: str) -> str:
+    return hashlib.sha256(bytes(tensors) + info.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -267,17 +273,51 @@ class Session:
     # Models
 
     def model(self, basis: int) -> Row[Any] | None:
-        return self.connection.execute(select(models).where(models.c.basis == basis)).first()
+        """None where none was kept, its tensors were dropped, or it is not what was kept."""
+        row = self._model(basis)
+        return row if row is not None and row.tensors else None
+
+    def _model(self, basis: int) -> Row[Any] | None:
+        try:
+            row = self.connection.execute(select(models).where(models.c.basis == basis)).first()
+            if row is None or row.digest not in (None, model_digest(row.tensors, row.info)):
+                return None
+            if row.digest is None:  # kept by an earlier version
+                deserialize(bytes(row.tensors))
+            return row if isinstance(json.loads(row.info), dict) else None
+        except (exc.DBAPIError, SafetensorError, AttributeError, TypeError, ValueError):  # no text, tensors or JSON
+            return None
+
+    def model_rounds(self) -> list[tuple[int, int, int]]:
+        """(basis, round, bytes) of every model, oldest first; 0 bytes are left of those that were dropped."""
+        query = select(models.c.basis, models.c.round, func.length(models.c.tensors)).order_by(models.c.basis)
+        return [tuple(row) for row in self.connection.execute(query)]
 
     def model_infos(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """(basis, round, info) of every model kept, oldest first."""
-        query = select(models.c.basis, models.c.round, models.c.info).order_by(models.c.basis)
-        return [(basis, round, json.loads(info)) for basis, round, info in self.connection.execute(query)]
+        """(basis, round, info) of every model that can be read, oldest first."""
+        rows = [self._model(basis) for basis, _, _ in self.model_rounds()]
+        return [(row.basis, row.round, json.loads(row.info)) for row in rows if row is not None]
 
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
         """Kept once: the model of a history is a function of it."""
-        if self.connection.scalar(select(models.c.basis).where(models.c.basis == basis)) is None:
-            self.insert(models, [(basis, round, tensors, info)])
+        if self.model(basis) is None:
+            self.connection.execute(delete(models).where(models.c.basis == basis))
+            self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
+
+    def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
+        """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
+        dropped = freed = 0
+        for basis, _, size in self.model_rounds():
+            one, row = models.c.basis == basis, self._model(basis)
+            if row is None:
+                self.connection.execute(delete(models).where(one))
+            elif size and basis not in keep:
+                left = {"tensors": b"", "digest": model_digest(b"", row.info)}
+                self.connection.execute(update(models).where(one).values(**left))
+            else:
+                continue
+            dropped, freed = dropped + 1, freed + size
+        return dropped, freed
 
     # All of it
 
