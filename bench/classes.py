@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from aicau.simulation.simulate.curves import COLOURS, DASHES
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from aicau import problems
 from aicau.core.task import Task
 from aicau.problems import Problem
-from aicau.simulation.curves import COLOURS, DASHES
 from aicau.strategy import CLASS_DEFAULT
 
 TASK = Task("classification", 3)

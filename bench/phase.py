@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from aicau.simulation.simulate.curves import COLOURS
+from aicau.simulation.simulate.loop import Lane, Loop
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -18,8 +20,6 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
-from aicau.simulation.curves import COLOURS
-from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import DEFAULT
 from bench.jobs import over
 from bench.methods import method

@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
+from aicau.simulation.simulate.loop import Lane, Loop
 from numpy.typing import NDArray
 
 from aicau import problems
@@ -27,7 +28,6 @@ from aicau.core.errors import InputError, unknown
 from aicau.ensembles import ENSEMBLES, Ensemble, of_task
 from aicau.paper import plan as paper
 from aicau.problems import replay
-from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import CLASS_DEFAULT, DEFAULT
 from bench import classes as bench_classes
 from bench import methods, peers

@@ -17,7 +17,6 @@ from aicau.acquisition import terms
 from aicau.bias import Evidence, Posterior
 from aicau.core import bregman, streams
 from aicau.core.observations import Observations
-from aicau.ensembles import of_task
 
 PANELS = ("class1", "class2", "class2x4", "class3x4")
 

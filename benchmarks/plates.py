@@ -11,14 +11,14 @@ their paired ratios with 95% intervals.
 import argparse
 
 import numpy as np
+from aicau.prediction.values.values import predict
+from aicau.simulation.simulate.loop import Lane, Loop
 
 from aicau.bias import Evidence, Posterior
 from aicau.core import checks, streams
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import MLP
-from aicau.prediction.values import predict
 from aicau.problems import plates
-from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 parser = argparse.ArgumentParser()

@@ -78,8 +78,8 @@ def main(folder: Path, plates: int = PLATES) -> None:
     pool = candidates(rng)
     lab = Laboratory(pool, rng)
     campaign = folder / "screen.db"
-    for old in folder.glob("screen.db*"):
-        old.unlink()
+    for old in [*folder.glob("screen.db*"), *folder.glob("plate-*.csv"), *folder.glob("predictions.csv")]:
+        old.unlink()  # of an earlier demo: aicau itself replaces no file that a person may have filled in
     pool.to_csv(folder / "candidates.csv", index=False)
     names = ["--id", "compound", "--target", "viability", "--batch", "plate"]
     aicau("init", campaign, folder / "candidates.csv", *names, "--author", "demo")

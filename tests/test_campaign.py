@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from aicau.prediction.values.values import COLUMNS
 
 from aicau import Campaign
 from aicau.core.errors import InputError
-from aicau.prediction.values import COLUMNS
 from aicau.store import schema
 
 
@@ -52,7 +52,10 @@ def test_a_whole_campaign(address, tmp_path):
     assert first.why.str.startswith("space-filling, nothing is measured yet").all()
     assert first.replicate.tolist() == [1] * 8
     told = campaign.tell(results(first, "p1", replicates=2))
-    assert told == {"tell": 1, "rows": 16, "completed": 8, "failed": 0, "superseded": 0, "already": False}
+    assert told == {
+        "tell": 1, "rows": 16, "new": 16, "known": 0, "completed": 8, "failed": 0, "unrequested": 0, "superseded": 0,
+        "pending": 0, "already": False, "warnings": (),
+    }  # fmt: skip
     second, third = campaign.ask(5), campaign.ask(5)
     assert not set(second["compound"]) & set(third["compound"])
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
@@ -230,9 +233,8 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         told = campaign.tell(pd.DataFrame({"id": [twice], "y": [0.5]}))
         assert told["completed"] == 1  # one well of several: the others are still to come
         assert campaign.status()["pending"] == 5
-        assert (
-            campaign.tell(pd.DataFrame({"id": [twice] * count, "y": 0.1 * np.arange(count)}))["completed"] == count - 1
-        )
+        rest = pd.DataFrame({"id": [twice] * (count - 1), "y": 0.1 * np.arange(count - 1)})
+        assert campaign.tell(rest)["completed"] == count - 1
 
 
 @pytest.mark.parametrize(
@@ -342,6 +344,16 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"target": "status"}, "the target column cannot be called 'status'"),
         ({"target": "plate"}, "target and batch are both called 'plate'"),
         ({"ignore": ["nothing"]}, "has no column 'nothing'"),
+        ({"target": None}, "the target column needs a name; got None"),
+        ({"target": " "}, "the target column needs a name; got ' '"),
+        ({"target": "y\udcff"}, "the target column cannot be called .* not text in UTF-8"),
+        ({"target": "Status "}, "the target column cannot be called 'Status'"),
+        ({"target": "Compound"}, "which is to hold the target"),
+        ({"batch": ""}, "the batch column needs a name"),
+        ({"batch": "Viability"}, "target and batch are both called"),
+        ({"batch": "p" * 201}, "a name of 201 characters; use at most 200"),
+        ({"id": 5}, "the id column needs a name; got 5"),
+        ({"author": "a" * 201}, "the author has a name of 201 characters"),
         ({"ignore": []}, None),
     ],
 )
@@ -357,6 +369,29 @@ def test_a_campaign_that_cannot_be_meant_is_not_made(tmp_path, changes, sentence
 def test_without_results_there_is_nothing_to_predict(campaign):
     with pytest.raises(InputError, match="nothing was measured yet"):
         campaign.predict()
-    for wrong in (0, -1, 2.5, True):
+    for wrong in (0, -1, 2.5, True, "abc", None, [1], 1j, np.nan, np.inf):
         with pytest.raises(InputError, match="at least one point"):
             campaign.ask(wrong)
+    assert len(campaign.ask(2.0)) == len(campaign.ask(np.int64(2))) == 2
+
+
+def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
+    for wrong in ("", " ", 5, "a\x00", "\udcff", "r" * 201):
+        with pytest.raises(InputError, match="a request "):
+            campaign.ask(1, request=wrong)
+    for wrong in (None, 5):
+        with pytest.raises(InputError, match="a campaign is a file such as"):
+            Campaign.create(wrong, pool(), target="y", id="compound")
+        with pytest.raises(InputError, match="a campaign is a file such as"):
+            Campaign.open(wrong)
+        with pytest.raises(InputError, match="is not the id of a candidate"):
+            campaign.abandon(wrong)
+    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate$"):
+        campaign.abandon(["x" * 1000])
+    with pytest.raises(InputError, match="is not the id of a candidate"):
+        campaign.abandon(["c1\udcff"])
+    with pytest.raises(InputError, match="column 'dose' holds complex numbers"):
+        Campaign.create(tmp_path / "x.db", pool().assign(dose=1j), target="y", id="compound")
+    with pytest.raises(InputError, match="a column called 'Count' has a meaning of its own"):
+        Campaign.create(tmp_path / "x.db", pool().assign(Count=1), target="y", id="compound")
+    assert not (tmp_path / "x.db").exists()

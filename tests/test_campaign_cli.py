@@ -1,17 +1,23 @@
 """The verbs as a person types them: files in, files out, JSON for programs."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from aicau import Campaign, tables
+from arrow_types import every_type
 from test_bad_input import POOL, run
 
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
 NOTE = "the mean is the ensemble's, and its bias is not taken out: that needs 5 measured candidates, and there are 3"
-VERBS = ("init", "ask", "tell", "abandon", "status", "predict", "report", "export", "doctor")
+VERBS = ("init", "ask", "pending", "tell", "abandon", "status", "predict", "report", "export", "doctor", "compact")
 NAMES = ["--id", "compound", "--target", "viability", "--batch", "plate"]
 
 
@@ -41,10 +47,12 @@ def test_the_verbs_of_the_readme(screen):
     assert again[0]["why_distance"] is None
     # The file that was handed out, with results in two new columns, is what comes back.
     plate.assign(viability=plate.dose * 2, plate="P1").to_csv(folder / "back.csv", index=False)
-    assert good("tell", screen, folder / "back.csv").endswith("4 rows; 4 points completed, 0 failed\n")
+    assert good("tell", screen, folder / "back.csv").endswith(
+        "4 new measurements; 4 points completed; 0 still pending\n"
+    )
     told = json.loads(good("tell", screen, folder / "back.csv", "--json"))
     assert (told["already"], told["rows"]) == (True, 4)
-    assert "told before; nothing was changed" in good("tell", screen, folder / "back.csv")
+    assert "nothing new: all 4 rows are known already" in good("tell", screen, folder / "back.csv")
     status = json.loads(good("status", screen, "--json"))
     assert (status["candidates"], status["measurements"], status["pending"], status["rounds"]) == (12, 4, 0, 1)
     assert "12 candidates, 4 of them measured" in good("status", screen)
@@ -69,7 +77,7 @@ def test_predictions_as_csv_parquet_and_json(screen):
     assert csv["mean"].tolist() == parquet["mean"].tolist() == [row["mean"] for row in rows]
     assert csv["compound"][3] == "'=c3"
     assert parquet["compound"][3] == "=c3"
-    said = json.loads(good("predict", screen, "--out", folder / "p.csv", "--json"))
+    said = json.loads(good("predict", screen, "--out", folder / "p.csv", "--json", "--force"))
     assert said == {"path": str(folder / "p.csv"), "candidates": 12, "note": NOTE}
 
 
@@ -91,12 +99,12 @@ def test_correct_says_what_it_replaced(screen):
     (folder / "b.csv").write_text("compound,viability,plate\nc1,9.0,p\n")
     good("tell", screen, folder / "a.csv", "--author", "ada")
     out = good("tell", screen, folder / "b.csv", "--correct", "--author", "bob")
-    assert out.endswith("1 rows; 0 points completed, 0 failed, 2 earlier rows superseded\n")
+    assert out.endswith("b.csv: 1 new measurement; 2 replaced; 0 still pending\n")
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_with_an_example_and_json(verb):
-    done = subprocess.run([*AICAU, verb, "--help"], capture_output=True, text=True, env={"COLUMNS": "200", "PATH": ""})
+    done = subprocess.run([*AICAU, verb, "--help"], capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"})
     assert done.returncode == 0
     assert f"Example: aicau {verb} " in done.stdout
     assert "--json" in done.stdout
@@ -116,7 +124,7 @@ def test_telling_and_looking_start_without_torch(screen):
     )
     done = subprocess.run([sys.executable, "-c", code, str(screen), str(screen.parent / "r.csv")], capture_output=True)
     assert done.stdout.decode().splitlines()[-1] == "False", done.stderr
-    assert b"1 rows" in done.stdout
+    assert b"1 new measurement; 1 not asked for; 0 still pending" in done.stdout
 
 
 def test_a_damaged_campaign_is_exit_code_1(screen):
@@ -126,3 +134,180 @@ def test_a_damaged_campaign_is_exit_code_1(screen):
     assert (code, out) == (1, "")
     assert "is damaged" in err
     assert err.count("\n") == 1
+
+
+def shell(*words, **options):
+    """A process of its own, as a shell starts it."""
+    return subprocess.run([*AICAU, *words], stderr=subprocess.PIPE, timeout=120, **options)
+
+
+def sentence(done, code):
+    """The one line that a person reads."""
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith(b"aicau: ")
+    assert done.stderr.count(b"\n") == 1, done.stderr
+    assert b"Traceback" not in done.stderr
+    return done.stderr.decode()
+
+
+def test_every_arrow_type_that_is_ignored_comes_back(tmp_path):
+    kept = {name: array for name, array in every_type().items() if not name.endswith("union")}
+    frame = pd.DataFrame({"id": ["a", "b"], "dose": [1.0, 2.0]})
+    for name, array in kept.items():
+        frame[name] = pd.array(array, dtype=pd.ArrowDtype(array.type))
+    path = tmp_path / "c.db"
+    with Campaign.create(path, frame, "y", id="id", ignore=list(kept)) as campaign:
+        assert campaign.pending().empty
+        assert len(campaign.ask(2)) == 2
+        campaign.tell(pd.DataFrame({"id": ["a", "b"], "y": [1.0, 2.0]}))
+    for suffix in (".csv", ".parquet"):
+        good("ask", path, 2, "--request", "r", "--out", tmp_path / f"ask{suffix}")
+        found = tables.read(tmp_path / f"ask{suffix}")
+        assert sorted(found.texts("id").to_pylist()) == ["a", "b"]
+        assert found.table.column_names[2 : 2 + len(kept)] == list(kept)
+    assert set(found.texts("struct", empty=True).to_pylist()) == {"{'a': 1, 'b': None}", ""}
+    assert set(found.table["int64 with a gap"].to_pylist()) == {2**53 + 1, None}
+    rows = json.loads(good("pending", path, "--json"))
+    assert {row["list<item: int64>"] for row in rows} == {"[1]", "[2]"}
+    assert json.loads(good("ask", path, 2, "--request", "r", "--json")) == rows
+    printed = shell("pending", str(path), stdout=subprocess.PIPE)
+    assert printed.stdout == (tmp_path / "ask.csv").read_bytes()
+    good("export", path, tmp_path / "out")
+    assert tables.read(tmp_path / "out" / "candidates.csv").rows == 2
+    with Campaign.open(path) as campaign:
+        assert len(campaign.predict()) == 2
+
+
+@pytest.mark.parametrize("name", every_type())
+def test_every_arrow_type_in_a_parquet_pool(tmp_path, name):
+    table = pa.table({"id": ["a", "b"], "dose": [1.0, 2.0], "x": every_type()[name]})
+    try:
+        pq.write_table(table, tmp_path / "pool.parquet")
+    except pa.ArrowException:
+        pytest.skip("Parquet has no such type")
+    good("init", tmp_path / "c.db", tmp_path / "pool.parquet", "--target", "y", "--ignore", "x")
+    good("ask", tmp_path / "c.db", 2, "--out", tmp_path / "ask.csv")
+    assert tables.read(tmp_path / "ask.csv").rows == 2
+    code, _, err = run("init", tmp_path / "d.db", tmp_path / "pool.parquet", "--target", "y")
+    assert (code, err) == (0, "") or (code == 2 and err.count("\n") == 1)
+
+
+def test_nothing_of_a_laboratory_is_replaced(screen):
+    folder = screen.parent
+    mine = "compound,viability,plate\nc1,0.5,p\n"
+    for name in ("plate.csv", "predictions.csv", "report.html", "measurements.csv"):
+        (folder / name).write_text(mine)
+    good("tell", screen, folder / "plate.csv")
+    for words in (
+        ["ask", screen, 2, "--out", folder / "plate.csv"],
+        ["pending", screen, "--out", folder / "plate.csv"],
+        ["predict", screen, "--out", folder / "predictions.csv"],
+        ["report", screen, "--out", folder / "report.html"],
+        ["export", screen, folder],
+    ):
+        code, out, err = run(*words)
+        assert (code, out) == (2, ""), err
+        assert "replace it with --force" in err
+    for name in ("plate.csv", "predictions.csv", "report.html", "measurements.csv"):
+        assert (folder / name).read_text() == mine
+    assert json.loads(good("status", screen, "--json"))["pending"] == 0
+    good("report", screen, "--out", folder / "report.html", "--force")
+    good("report", screen, "--out", folder / "report.html")  # an earlier report
+    good("ask", screen, 2, "--out", folder / "plate.csv", "--force")
+    good("pending", screen, "--out", folder / "again.csv")
+    assert (folder / "again.csv").read_text() == (folder / "plate.csv").read_text()
+
+
+def test_an_export_replaces_an_earlier_one_but_no_file_that_was_changed(screen):
+    out = screen.parent / "backup"
+    good("export", screen, out)
+    good("ask", screen, 2, "--json")
+    good("export", screen, out)
+    assert len((out / "proposals.csv").read_text().splitlines()) == 3
+    with (out / "proposals.csv").open("a") as file:
+        file.write("a note\n")
+    code, _, err = run("export", screen, out)
+    assert code == 2
+    assert "proposals.csv is no file of an earlier export, or was changed since" in err
+    good("export", screen, out, "--force")
+    good("export", screen, out)
+    (out / "manifest.json").write_text('{"files": []}')
+    assert run("export", screen, out)[0] == 2
+
+
+def test_points_stay_pending_when_their_file_cannot_be_written(screen, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tables, "write", full)
+        code, out, err = run("ask", screen, 3, "--out", screen.parent / "plate.csv")
+    assert (code, out) == (1, "")
+    assert "(No space left on device), but the 3 points were asked for and are pending; print them again" in err
+    assert not (screen.parent / "plate.csv").exists()
+    good("pending", screen, "--out", screen.parent / "plate.csv")
+    assert tables.read(screen.parent / "plate.csv").rows == 3
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is full")
+def test_a_full_output_device_is_one_sentence(screen):
+    with open("/dev/full", "wb") as full:
+        for more in ([], ["--json"]):
+            words = sentence(shell("ask", str(screen), "1", *more, stdout=full), 1)
+            assert "No space left on device" in words
+            assert "are pending" in words
+        for verb in (["status", str(screen)], ["pending", str(screen)], ["doctor", str(screen), "--json"]):
+            assert "No space left on device" in sentence(shell(*verb, stdout=full), 1)
+
+
+def test_a_reader_that_stops_early_is_no_error(screen):
+    read, write = os.pipe()
+    os.close(read)
+    for verb in ("status", "pending"):
+        done = shell(verb, str(screen), stdout=write)
+        assert (done.returncode, done.stderr) == (1, b"")
+    os.close(write)
+
+
+def test_a_pipe_is_told(screen):
+    content = b"compound,viability,plate\nc1,1,p\nc2,2,p\n"
+    done = shell("tell", str(screen), "/dev/stdin", input=content, stdout=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"2 new measurements" in done.stdout
+
+
+def test_ctrl_c_is_one_word(screen, monkeypatch):
+    def interrupted(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Campaign, "status", interrupted)
+    code, out, err = run("status", screen)
+    assert (code != 0, out) == (True, "")
+    assert len(err.split()) <= 2
+
+
+def test_arguments_that_are_not_text_or_blank_or_too_long(screen):
+    pool = str(screen.parent / "candidates.csv")
+    new = str(screen.parent / "new.db")
+    for words in (
+        ["--target", b"\xff"],
+        ["--target", "y", "--batch", b"p\xff"],
+        ["--target", "y", "--author", b"\xe9"],
+    ):
+        assert "is not text in UTF-8" in sentence(shell("init", new, pool, *words), 2)
+    assert "is not text" in sentence(shell("status", b"\xff.db"), 2)
+    for words in (["--target", " "], ["--target", "y", "--batch", "\u00a0"], ["--target= "]):
+        code, _, err = run("init", new, pool, *words)
+        assert (code, "is blank" in err) == (2, True)
+    for words in (
+        ["init", new, "n" * 5000, "--target", "y"],
+        ["ask", screen, 1, "--out", "n" * 300 + ".csv"],
+        ["tell", screen, "n" * 300],
+        ["export", screen, "n" * 300],
+        ["report", screen, "--out", "n" * 300 + ".html"],
+        ["status", "n" * 5000],
+    ):
+        code, _, err = run(*words)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert "too long" in err
+    assert not os.path.exists(new)

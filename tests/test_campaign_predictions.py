@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from aicau.campaign.campaign.model import Model
+from aicau.prediction.values.values import COLUMNS
 from typer.testing import CliRunner
 
 from aicau import Campaign
-from aicau.campaign.model import Model
 from aicau.cli.app import app
-from aicau.prediction.values import COLUMNS
-from aicau.tables import candidates
+from aicau.tables.files import candidates
 
 ROOT = Path(__file__).parents[1]
 NOISE, SHIFT = 0.15, 0.3
@@ -100,6 +100,39 @@ def test_chunks_of_the_pool_give_the_same_numbers_and_no_chunk_sees_more(tmp_pat
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize(("scale", "offset", "unit"), [(1e-20, 0, 1e-30), (1e20, 0, 1e30), (1e-20, 1e-18, 1)])
+def test_units_of_target_and_features_do_not_matter(tmp_path, scale, offset, unit):
+    """Energies in joules: the same batches, and predictions in the same place."""
+    found = []
+    for number, (factor, add, size) in enumerate([(1, 0, 1), (scale, offset, unit)]):
+        table = pool(60)
+        table[["a", "b"]] *= size
+        with Campaign.create(tmp_path / f"{number}.db", table, target="y", batch="plate") as campaign:
+            rng, asked = np.random.default_rng(0), []
+            for plate in range(2):
+                rows = measure(rng, pool(60).set_index("id").loc[campaign.ask(8)["id"]].reset_index(), f"p{plate}")
+                campaign.tell(rows.assign(y=rows.y * factor + add))
+                asked += rows["id"].tolist()
+            asked += campaign.ask(5)["id"].tolist()
+            said = campaign.predict()
+            campaign.report(tmp_path / "r.html")
+        lines = (said[["mean", "low", "high", "new_low", "new_high", "ensemble"]] - add) / factor
+        found.append((asked, lines, said[["epistemic", "bias", "aleatoric"]] / factor**2))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1:], found[1][1:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [1e60, 1e-40, -1e30])
+def test_values_at_the_bounds_break_nothing(tmp_path, value):
+    with Campaign.create(tmp_path / "c.db", pool(30), target="y") as campaign:
+        y = np.r_[truth(pool(30))[:10], value, 0.0]
+        campaign.tell(pd.DataFrame({"id": pool(30)["id"][:12], "y": y, "sem": np.abs(value), "count": 1_000_000}))
+        assert len(campaign.ask(3)) == 3
+        assert np.isfinite(campaign.predict()[list(COLUMNS)]).all().all()
+        campaign.report(tmp_path / "r.html")
+
+
 def test_the_columns_are_those_of_the_page(several):
     page = (ROOT / "docs" / "campaign.md").read_text()
     section = page[page.index("## What is predicted") : page.index("## Labels and counts")]
@@ -126,5 +159,5 @@ def test_a_note_where_too_little_was_measured(tmp_path):
     with Campaign.open(path) as campaign:
         rows = pool(30).iloc[4:8]
         campaign.tell(pd.DataFrame({"id": rows["id"], "y": truth(rows)}))
-    said = json.loads(shell.invoke(app, ["predict", path, "--out", out, "--json"]).stdout)
+    said = json.loads(shell.invoke(app, ["predict", path, "--out", out, "--force", "--json"]).stdout)
     assert said == {"path": out, "candidates": 30, "note": ""}

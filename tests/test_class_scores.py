@@ -14,7 +14,6 @@ from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.task import Task
-from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 from aicau.problems import class1, class2

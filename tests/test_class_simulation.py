@@ -12,7 +12,6 @@ from aicau.cli import app
 from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 

@@ -80,7 +80,19 @@ def test_the_commands_about_labels_run_one_after_another(tmp_path):
 
 def test_every_verb_is_in_the_campaigns_page():
     page = (ROOT / "docs" / "campaign.md").read_text()
-    for verb in ("init", "ask", "tell", "abandon", "status", "predict", "report", "export", "doctor"):
+    for verb in (
+        "init",
+        "ask",
+        "pending",
+        "tell",
+        "abandon",
+        "status",
+        "predict",
+        "report",
+        "export",
+        "doctor",
+        "compact",
+    ):
         assert f"`aicau {verb}" in page, verb
 
 

@@ -3,15 +3,72 @@
 import os
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import pandas as pd
 import pytest
 
 import crashes
 from aicau import Campaign
+from aicau.report.story import tell_story
 from aicau.store import open_store
+
+
+@pytest.fixture(scope="module")
+def three_rounds(tmp_path_factory):
+    path = tmp_path_factory.mktemp("rounds") / "c.db"
+    crashes.create(path, strategy="pemse:direct:top:difference")
+    with Campaign.open(path) as campaign:
+        for plate in range(3):
+            batch = campaign.ask(8)
+            campaign.tell(pd.DataFrame({"id": batch["id"], "y": batch.x**2 + batch.z + plate / 10, "plate": plate}))
+        campaign.predict()
+    return path
+
+
+@pytest.mark.parametrize("damage", ["tensors = zeroblob(50)", "info = substr(info, 2)", "info = CAST(x'7bff' AS TEXT)"])
+def test_a_kept_model_that_cannot_be_read_is_fitted_again(three_rounds, tmp_path, damage):
+    paths = [shutil.copy(three_rounds, tmp_path / name) for name in ("whole.db", "damaged.db")]
+    with closing(sqlite3.connect(paths[1])) as connection, connection:
+        connection.execute(f"UPDATE models SET {damage}")
+    said, asked = [], []
+    for path in paths:
+        with Campaign.open(path) as campaign:
+            found = [check.name for check in campaign.doctor() if not check.ok]
+            assert found == ([] if path is paths[0] else ["models"])
+            campaign.report(tmp_path / "report.html")
+            said.append(campaign.predict())
+            asked.append(campaign.ask(5)["id"].tolist())
+            campaign.export(tmp_path / path.stem)
+            campaign.compact()
+            assert all(check.ok for check in campaign.doctor())
+    assert said[0].equals(said[1])
+    assert asked[0] == asked[1]
+
+
+def test_compact_drops_what_no_batch_needs(three_rounds, tmp_path):
+    paths = [shutil.copy(three_rounds, tmp_path / name) for name in ("whole.db", "compact.db")]
+    with Campaign.open(paths[1]) as campaign:
+        assert campaign.status()["models"] == 3
+        before = campaign.status()["model_bytes"], paths[1].stat().st_size
+        done = campaign.compact()
+        assert done["dropped"] == 1
+        assert campaign.status()["models"] == 2
+        assert campaign.status()["model_bytes"] == before[0] - done["bytes"]
+    assert paths[1].stat().st_size < before[1]
+    said = []
+    for path in paths:
+        with Campaign.open(path) as campaign:
+            assert len(tell_story(campaign).rounds) == 3
+            said.append((campaign.predict(), campaign.ask(5)["id"].tolist()))
+            campaign.report(tmp_path / "report.html")
+            files = campaign.export(tmp_path / path.stem)
+            assert sum(file.suffix == ".safetensors" for file in files) == (3 if path is paths[0] else 2)
+    assert said[0][0].equals(said[1][0])
+    assert said[0][1] == said[1][1]
 
 
 def test_twenty_kills_on_sqlite(tmp_path):
@@ -31,6 +88,33 @@ def test_six_kills_on_postgresql(postgres, tmp_path):
     for number in range(100, 106):
         acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
         crashes.check(address, acknowledged)
+
+
+def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
+    address = str(tmp_path / "c.db")
+    crashes.create(address)
+    acknowledged, polls = crashes.threads(address, tmp_path, count=60, pause=0.001)
+    assert len(acknowledged) == 180
+    assert polls
+    crashes.check(address, acknowledged)
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt install strace")
+@pytest.mark.parametrize("verb", ["init", "tell", "tell --correct", "abandon", "compact"])
+def test_kills_at_system_calls(verb, tmp_path):
+    (tmp_path / "prepared").mkdir()
+    pending = crashes.prepare(tmp_path / "prepared")
+    assert crashes.kill_at_calls(verb, tmp_path / "prepared", tmp_path, pending, 3) > 50
+
+
+def test_torn_logs(tmp_path):
+    found = crashes.tear_logs(tmp_path, 30)
+    assert found["part"]
+    assert found["refused"] <= 6
+
+
+def test_stations_that_tell_overlapping_files_at_once(tmp_path):
+    crashes.overlap(str(tmp_path / "c.db"), stations=4)
 
 
 TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"

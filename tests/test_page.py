@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from aicau.simulation.curves.data import WORDS
+from aicau.simulation.curves.story import tell_story
 
 from aicau import Campaign
 from aicau.core.errors import InputError
-from aicau.report import figures
-from aicau.report.data import WORDS
-from aicau.report.story import tell_story
+from aicau.simulation.curves import figures
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +103,26 @@ def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
 def test_the_same_campaign_gives_the_same_page(campaign, tmp_path):
     one = campaign.report(tmp_path / "1.html").read_bytes()
     assert one == campaign.report(tmp_path / "2.html").read_bytes()
+
+
+@pytest.mark.parametrize("task", ["classification", "count", "regression"])
+@pytest.mark.parametrize("asked", [False, True])
+def test_with_failed_wells_only(tmp_path, task, asked):
+    pool = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3]})
+    with Campaign.create(tmp_path / "c.db", pool, target="y", batch="day", task=task) as campaign:
+        with pytest.raises(InputError, match="nothing to report yet"):
+            campaign.report(tmp_path / "r.html")
+        if asked:
+            campaign.ask(2)
+            assert "Nothing to show yet." in campaign.report(tmp_path / "r.html").read_text()
+        campaign.tell(pd.DataFrame({"id": ["a", "b"], "day": "d", "status": "failed"}))
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert "<dt>failed wells</dt><dd>2</dd>" in page
+        assert ("All labels: none yet." in page) == (task == "classification")
+        assert len(campaign.ask(1)) == 1
+        if task == "classification":  # one class is no model yet, and still something to report
+            campaign.tell(pd.DataFrame({"id": ["c"], "day": "d", "y": "hit"}))
+            assert "All labels: hit: 1." in campaign.report(tmp_path / "r.html").read_text()
 
 
 def test_before_the_first_results(tmp_path):

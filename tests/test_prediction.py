@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from aicau.prediction.values.values import predict, quantile
 
 from aicau import Evidence
 from aicau.bias import Posterior
@@ -9,7 +10,6 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
-from aicau.prediction.values import predict, quantile
 from aicau.problems import type2
 
 

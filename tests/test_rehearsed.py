@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from aicau.batching.rehearsed import _conditioned
 
 from aicau import Strategy, View, simulate
 from aicau.acquisition import Lesson, Score
 from aicau.batching import Rehearsed, Spread
-from aicau.batching.rehearsed import _conditioned
 from aicau.bias import Belief
 from aicau.core import streams
 from aicau.core.errors import InputError

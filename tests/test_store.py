@@ -1,4 +1,4 @@
-"""What only an SQLite file can go through: foreign, from the future, damaged, locked, read-only."""
+"""What an SQLite file can go through: foreign, from the future, damaged, locked, read-only; and kept secrets."""
 
 import os
 import shutil
@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from aicau import Campaign
 from aicau.core.errors import InputError, StoreError
 from aicau.store import Chunk, Measurement, create_store, examine, open_store
-from aicau.store.engine import fault, label, locate
+from aicau.store.engine import connect, fault, label, locate
+from test_bad_input import POOL, run
 
 SETTINGS = {"candidates": 2, "id": "id", "target": "y", "batch": None, "strategy": "farthest", "columns": []}
 
@@ -26,7 +28,7 @@ def path(tmp_path):
 
 def add(store, value=0.5):
     with store.writing() as session:
-        return session.add_tell([Measurement(0, value)], f"digest {value}", False, "ada")
+        return session.add_tell([Measurement(0, value, batch=f"plate {value}")], f"digest {value}", False, "ada")
 
 
 def test_a_new_campaign_is_one_file_with_a_log_and_full_sync(path):
@@ -42,9 +44,10 @@ def test_a_new_campaign_is_one_file_with_a_log_and_full_sync(path):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"", "not an SQLite file"),
-        (b"compound,a\nc1,2\n", "not an SQLite file"),
-        (b"SQLite format 3\x00" + b"\x01" * 3000, "is damaged"),
+        (b"", "is empty or no SQLite file"),
+        (b"x", "is empty or no SQLite file"),
+        (b"compound,a\nc1,2\n" * 100, "not an SQLite file"),
+        (b"SQLite format 3\x00" + b"\x01" * 3000, "its beginning is damaged"),
     ],
 )
 def test_a_foreign_file_is_refused_and_left_alone(tmp_path, content, sentence):
@@ -54,6 +57,41 @@ def test_a_foreign_file_is_refused_and_left_alone(tmp_path, content, sentence):
         open_store(path)
     assert path.read_bytes() == content
     assert [p.name for p in tmp_path.iterdir()] == ["other.db"]
+
+
+def test_a_folder_a_pipe_and_impossible_names_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for name, words in {
+        ".": "but a folder",
+        "pipe": "but a pipe",
+        "loop": "symbolic links",
+        "x" * 300: "too long",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            open_store(tmp_path / name)
+    with pytest.raises(InputError, match="no campaign at"):
+        open_store(tmp_path / "pipe" / "x.db")
+
+
+OPENED = """
+import sys
+from aicau.store import Measurement, examine, open_store
+opened = []
+sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
+store = open_store(sys.argv[1])
+with store.writing() as session:
+    session.add_tell([Measurement(0, 1.0)], "x", False, "ada")
+examine(store)
+store.fingerprint()
+print([name for name in opened if name.startswith(sys.argv[1])])
+"""
+
+
+def test_nothing_but_sqlite_opens_a_campaign(path):
+    """Closing any other descriptor would drop the locks of the process: see aicau.store.engine."""
+    done = subprocess.run([sys.executable, "-c", OPENED, str(path)], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path):
@@ -158,16 +196,15 @@ try:
     with store.reading() as session:
         print(len(session.measurements()))
     with store.writing() as session:
-        session.add_tell([Measurement(0, 1.0)], "x", False, "ada")
+        session.add_tell([Measurement(1, 1.0)], "x", False, "ada")
 except StoreError as error:
     print(error)
 """
 
 
-@pytest.mark.parametrize("folder_too", [False, True])
-def test_a_read_only_file_can_be_read_and_not_written(path, folder_too):
-    add(store := open_store(path))
-    store.close()
+@pytest.fixture
+def another(path):
+    """Runs READ_ONLY as a user who may read the file; `shared`: who may make files beside it, too."""
     become = []
     if os.geteuid() == 0:  # root may write anywhere: become somebody else
         if shutil.which("setpriv") is None:
@@ -177,14 +214,160 @@ def test_a_read_only_file_can_be_read_and_not_written(path, folder_too):
             pytest.skip("another user cannot start this Python")
         for folder in [path.parent, *path.parents[1:4]]:
             folder.chmod(0o755)
-    path.chmod(0o444)
-    path.parent.chmod(0o555 if folder_too else 0o777)
+
+    def run(shared):
+        path.chmod(0o444)
+        path.parent.chmod(0o777 if shared else 0o555)
+        try:
+            done = subprocess.run([*become, sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True)
+        finally:
+            path.parent.chmod(0o755)
+            path.chmod(0o644)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return run
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_read_only_file_can_be_read_and_not_written(path, another, shared):
+    add(store := open_store(path))
+    store.close()
     before = path.read_bytes()
-    try:
-        done = subprocess.run([*become, sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True)
-    finally:
-        path.parent.chmod(0o755)
-    assert done.stdout.splitlines()[0] == "1", done.stderr
-    assert "read-only" in done.stdout.splitlines()[1]
+    count, sentence = another(shared)
+    assert count == "1"
+    assert "read-only" in sentence
     assert path.read_bytes() == before
-    assert Path(f"{path}-wal").exists() is False or not folder_too
+    assert list(path.parent.iterdir()) == [path]  # no log that its owner could not write
+
+
+def test_a_reader_without_rights_sees_what_is_still_in_the_log(path, another):
+    with closing(sqlite3.connect(path)) as owner:  # as long as it is there, the log is
+        owner.execute("SELECT * FROM meta").fetchall()
+        add(store := open_store(path))
+        assert Path(f"{path}-wal").stat().st_size > 0
+        count, sentence = another(True)
+        assert count == "1"
+        assert "read-only" in sentence
+        add(store, 0.7)
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_reader_without_rights_does_not_use_what_was_written_meanwhile(path, monkeypatch):
+    monkeypatch.setattr("aicau.store.engine.writable", lambda _: False)
+    reader = open_store(path)
+    with (
+        pytest.raises(StoreError, match="written by another user while it was read; try again"),
+        reader.reading(),
+        closing(sqlite3.connect(path)) as owner,
+        owner,
+    ):
+        owner.execute("UPDATE meta SET value = '3' WHERE key = 'format'")
+
+
+def test_who_may_only_read_an_older_campaign_is_told_so(path, another):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = '1' WHERE key = 'version'")
+    before = path.read_bytes()
+    (sentence,) = another(True)
+    assert "made by an older aicau, and you may only read it; ask its owner" in sentence
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"candidates": "two"}'])
+def test_damaged_settings_are_one_sentence(path, text):
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (text,))
+    with pytest.raises(StoreError, match=r"the settings of .* are damaged; restore it from a copy"):
+        open_store(path)
+
+
+def test_a_campaign_is_made_where_hard_links_are_refused(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refuse)
+    add(create_store(tmp_path / "new.db", SETTINGS, [Chunk(2, b"ids", b"features")], "ada"))
+    assert list(tmp_path.iterdir()) == [tmp_path / "new.db"]
+
+    def slow():  # while it is made, another takes the name
+        (tmp_path / "other.db").write_text("mine")
+        yield Chunk(2, b"ids", b"features")
+
+    with pytest.raises(InputError, match="exists already"):
+        create_store(tmp_path / "other.db", SETTINGS, slow(), "ada")
+    assert (tmp_path / "other.db").read_text() == "mine"
+    monkeypatch.setattr(Path, "rename", refuse)
+    with pytest.raises(StoreError, match=r"cannot make .*: Operation not permitted; nothing was changed"):
+        create_store(tmp_path / "third.db", SETTINGS, [], "ada")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["new.db", "other.db"]
+
+
+def test_what_a_killed_init_left_goes_with_the_next_one(tmp_path):
+    names = [".new.db.0123abcd.partial", ".new.db.0123abcd.partial-wal", "new.db"]
+    for name in [*names, ".new.db.mine.partial", ".newxdb.0123abcd.partial"]:
+        (tmp_path / name).touch()
+
+    def meanwhile():
+        (tmp_path / "new.db").write_text("mine")
+        with pytest.raises(InputError, match="exists already"):  # it leaves alone what is being made
+            create_store(tmp_path / "new.db", SETTINGS, [], "eve")
+        (tmp_path / "new.db").unlink()
+        yield Chunk(2, b"ids", b"features")
+
+    create_store(tmp_path / "new.db", SETTINGS, meanwhile(), "ada").close()
+    left = sorted(p.name for p in tmp_path.iterdir())
+    assert left == [".new.db.mine.partial", ".newxdb.0123abcd.partial", "new.db"]
+
+
+SECRETS = [
+    "postgresql://ada:s3cret@localhost:1/screen",
+    "postgresql://ada:s3cret%40x@localhost:1/screen",
+    "postgresql://localhost:1/screen?user=ada&password=s3cret",
+    "postgresql://localhost:1/screen?user=ada&sslPassword=s3cret",
+    "postgresql:/ada:s3cret@localhost:1/screen",  # no address, so it is taken for a file
+    "postgresql://ada:s3cret@localhost:port/screen",
+    "mysql://ada:s3cret@localhost/screen",
+    "postgresql://ada:s3cret@localhost:1/screen?nonsense=1",
+]
+
+
+@pytest.mark.parametrize("address", SECRETS)
+def test_no_password_is_said(address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for act in (open_store, lambda name: create_store(name, SETTINGS, [], "ada")):
+        with pytest.raises((InputError, StoreError)) as caught:
+            act(address)
+        assert "s3cret" not in str(caught.value)
+    if "://" in address and "port/" not in address and "mysql" not in address:
+        assert "s3cret" not in f"{connect(locate(address))!r} {label(locate(address))}"
+
+
+@pytest.mark.parametrize("among_parameters", [False, True])
+def test_no_verb_prints_or_keeps_a_password(postgres, among_parameters, tmp_path):
+    plain = postgres()  # postgresql://aicau@/name?host=folder, and any password will do
+    address = f"{plain}&password=s3cret" if among_parameters else plain.replace("aicau@", "aicau:s3cret@")
+    (tmp_path / "pool.csv").write_text(POOL)
+    (tmp_path / "told.csv").write_text("compound,viability\n" + "".join(f"c{i},{i}\n" for i in range(6)))
+    said = [run("init", address, tmp_path / "pool.csv", "--id", "compound", "--target", "viability")]
+    for words in (
+        ["ask", 2, "--json"],
+        ["tell", tmp_path / "told.csv"],
+        ["status"],
+        ["predict", "--out", tmp_path / "p.csv"],
+        ["report", "--out", tmp_path / "r.html"],
+        ["export", tmp_path / "all"],
+        ["doctor"],
+    ):
+        said.append(run(words[0], address, *words[1:]))
+    assert [code for code, _, _ in said] == [0] * len(said), said
+    with Campaign.open(address) as campaign:
+        with campaign.store.writing() as session:
+            session.connection.exec_driver_sql("UPDATE chunks SET features = ids")
+        said += [run("doctor", address), run("init", address, tmp_path / "pool.csv", "--target", "y")]
+        said += [run("status", "x.db", address), run("status", address.replace("campaign_", "nothing_")), run(address)]
+        assert [code for code, _, _ in said[-5:]] == [1, 2, 2, 1, 2]
+        words = f"{said} {campaign!r} {campaign.store!r} {campaign.store.engine!r} {campaign.store.engine.url}"
+    assert "s3cret" not in words
+    for file in tmp_path.rglob("*.*"):
+        assert file.is_dir() or b"s3cret" not in file.read_bytes(), file

@@ -1,8 +1,12 @@
 """Tables of people: what is read, what is refused, and that what is written is read back."""
 
+import os
+import threading
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +14,8 @@ from hypothesis import strategies as st
 from aicau import tables
 from aicau.core.errors import InputError
 from aicau.tables import candidates
+from aicau.tables.sheet import Sheet, is_numeric, plain
+from arrow_types import every_type
 
 
 def sheet(tmp_path, content, name="t.csv"):
@@ -160,3 +166,157 @@ def test_pools_that_cannot_be_meant(frame, sentence):
 
     with pytest.raises(InputError, match=sentence):
         cut()
+
+
+TYPES = every_type()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_arrow_type_is_read_right_or_refused(name):
+    array = TYPES[name]
+    found = Sheet(pa.table({"x": array}), "t.parquet")
+    for reader in (found.numbers, found.texts, lambda x: found.labels(x, np.zeros(2, dtype=bool)), found.blank):
+        sentence = "t.parquet, "
+        try:
+            cells = list(map(str, np.asarray(reader("x")).tolist()))
+        except InputError as error:
+            sentence = str(error)
+        else:
+            as_numbers = [["1", "2"], ["1.0", "2.0"], ["1.0", "0.0"], ["true", "false"], ["True", "False"]]
+            blanks = [[str(b), str(c)] for b in (True, False) for c in (True, False)]
+            assert cells in [*as_numbers, ["u", "v"], *blanks], (name, cells)
+        assert sentence.startswith("t.parquet, ")
+        assert "\n" not in sentence
+
+
+def test_every_arrow_type_becomes_text_or_stays(tmp_path):
+    written = {name: plain(array) for name, array in TYPES.items()}
+    assert {str(array.type) for array in written.values() if not is_numeric(array.type)} <= {
+        "string",
+        "large_string",
+        "null",
+    }
+    assert written["timestamp[ms, tz=Europe/Berlin]"].to_pylist()[0] == "1970-01-02 01:00:00.000+0100"
+    assert written["date32[day]"].to_pylist() == ["1970-01-02", "1970-01-03"]
+    assert written["decimal128(30, 4)"].to_pylist() == ["1.0000", "2.0000"]
+    assert written["struct"].to_pylist() == ["{'a': 1, 'b': None}", None]
+    assert written["map"].to_pylist() == ["[('k', 1)]", "[]"]
+    assert written["binary"].to_pylist() == ["75", "ff"]
+    assert written["extension<arrow.uuid>"].to_pylist()[0] == "30303030-3030-3030-3030-303030303030"
+    assert written["duration[s]"].to_pylist() == ["0:00:01", "0:00:02"]
+    assert written["int64 with a gap"].to_pylist() == [2**53 + 1, None]
+    for suffix in (".csv", ".parquet"):
+        tables.write([pa.table(written)], tmp_path / f"t{suffix}")
+        assert tables.read(tmp_path / f"t{suffix}").rows == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        ("id,y\n\n\na,1\nb,x\n", 5),
+        ("\nid,y\na,x\n", 3),
+        ('id,y\n"a\n\nb",1\nb,x\n', 3),
+        ('id,y\r\n\r\n"a\r\nb",1\r\n\r\nb,x\r\n', 5),
+        ("id,y\r\ra,1\rb,x\r", 4),
+        ("id,y\n\na,1\nb,1,1\n", 4),
+        ('id,y\n\n"a\n",1\nb,"1"2\n', 4),
+        ('id,y\n\n"a\n",1\nb,"1\n', 4),
+        (b'id,y\n\n"a\n",1\nb,\xff\n', 4),
+        (b'id,y\n\n"a\n",1\n"b\x00,1\n', 4),
+    ],
+)
+def test_row_numbers_are_those_of_a_spreadsheet(tmp_path, content, row):
+    def read():
+        sheet(tmp_path, content).numbers("y")
+
+    with pytest.raises(InputError, match=f"t.csv, row {row}\\b"):
+        read()
+
+
+def test_text_after_a_closing_quote_is_refused_and_quotes_inside_are_read(tmp_path):
+    with pytest.raises(InputError, match="row 2: a quote is not closed at the end of its cell"):
+        sheet(tmp_path, 'id,y\na,"1"2\n')
+    assert sheet(tmp_path, 'id,y\n5" plate,"1"\n"a""b,\n""",2').texts("id").to_pylist() == ['5" plate', 'a"b,\n"']
+
+
+@pytest.mark.parametrize("lead", ["", " ", "\n", "\r\n", "\u00a0", "\ufeff", "\u200b", "\u3000 ", "'", "'' "])
+@pytest.mark.parametrize("mark", "=+-@＝")
+def test_formulas_after_blanks_are_guarded_too(tmp_path, lead, mark):
+    cell = f"{lead}{mark}1"
+    (guarded,) = tables.guard(pa.array([cell])).to_pylist()
+    assert guarded == f"'{cell}"
+    tables.write([pa.table({cell.strip(): [cell], "y": [1]})], tmp_path / "t.csv")
+    assert tables.read(tmp_path / "t.csv").texts(cell.strip()).to_pylist() == [cell]
+
+
+@pytest.mark.parametrize("value", [1e300, -1e300, float("-inf"), float("inf"), 0.5, 2.0**53])
+def test_labels_are_not_turned_into_other_numbers(value):
+    found = tables.read(pd.DataFrame({"x": [1.0, value]}))
+    with pytest.raises(InputError, match="row 3, column 'x': expected a label, got "):
+        found.labels("x", np.zeros(2, dtype=bool))
+    assert found.labels("x", np.array([False, True])) == ["1", None]
+
+
+def test_whole_numbers_that_a_float_cannot_keep(tmp_path):
+    pq.write_table(pa.table({"x": [1, 2**53 + 1]}), tmp_path / "t.parquet")
+    found = tables.read(tmp_path / "t.parquet")
+    assert found.texts("x").to_pylist() == ["1", "9007199254740993"]
+    with pytest.raises(InputError, match="row 3, column 'x': 9007199254740993 has more digits than a number can keep"):
+        found.numbers("x")
+
+
+def test_parquet_with_text_that_is_none(tmp_path):
+    cells = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 1, 2], np.int32)), pa.py_buffer(b"a\xff"))
+    pq.write_table(pa.table({"x": cells}), tmp_path / "t.parquet")
+    with pytest.raises(InputError, match=r"t.parquet, column 'x', cannot be read as Parquet: .*Invalid UTF8"):
+        tables.read(tmp_path / "t.parquet")
+
+
+@pytest.mark.parametrize(
+    ("frame", "sentence"),
+    [
+        ({"x": [1 + 2j]}, "expected numbers, got struct<real"),
+        ({"x": pd.Series([1 + 2j, "a"], dtype=object)}, "cannot be read|expected numbers"),
+        ({"x" * 501: [1]}, "the name of column 1 has more than 500 characters"),
+        ({"a\x00": [1]}, "the name of column 1 has a zero byte"),
+        ({"x": pd.to_timedelta([1, 2])}, "expected numbers, got duration"),
+        ({"x": [[1], [2]]}, "expected numbers, got list"),
+        ({"x": [{"a": 1}]}, "expected numbers, got struct"),
+    ],
+)
+def test_frames_that_cannot_be_meant(frame, sentence):
+    def read():
+        tables.read(pd.DataFrame(frame)).numbers("x")
+
+    with pytest.raises(InputError, match=sentence):
+        read()
+
+
+def test_a_frame_with_a_column_name_that_is_not_text():
+    with pytest.raises(InputError, match="a column name that is not text"):
+        tables.read(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)))
+
+
+def test_periods_and_intervals_are_text():
+    frame = pd.DataFrame({"p": pd.period_range("2020-01", periods=2, freq="M"), "i": pd.interval_range(0, 2)})
+    assert tables.read(frame).texts("p").to_pylist() == ["2020-01", "2020-02"]
+    assert tables.read(frame).texts("i").to_pylist() == ["(0, 1]", "(1, 2]"]
+
+
+def test_pipes_are_read_or_refused(tmp_path):
+    content = b"id,y\n" + b"a,1\n" * 50_000  # more than a pipe holds
+    read, write = os.pipe()
+    thread = threading.Thread(target=lambda: (os.write(write, content), os.close(write)))
+    thread.start()
+    assert tables.read(f"/dev/fd/{read}").rows == 50_000
+    thread.join()
+    os.close(read)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(InputError, match="nothing came through the pipe"):
+        tables.read(tmp_path / "fifo")
+    for path, sentence in (("/dev/zero", "not a file"), (tmp_path, "not a file|directory"), ("n" * 5000, "too long")):
+        with pytest.raises(InputError, match=sentence) as caught:
+            tables.read(path)
+        assert len(str(caught.value)) < 500
+    with pytest.raises(InputError, match="cannot read"):
+        tables.read("a\x00b")

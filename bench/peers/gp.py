@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from aicau.simulation.simulate.loop import Lane, Loop
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +21,6 @@ from aicau.core.pool import Pool
 from aicau.ensembles.base import check_rows
 from aicau.ensembles.estimators import FittedFunctions
 from aicau.problems import Problem
-from aicau.simulation.loop import Lane, Loop
 from bench.peers.base import Peer
 
 

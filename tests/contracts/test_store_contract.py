@@ -149,7 +149,7 @@ def test_writers_come_one_after_another(store):
 
     def work(number):
         try:
-            tell(store, (number % 10, float(number)), digest=f"thread {number}")
+            tell(store, (number % 10, float(number), None, 1, f"p{number}"), digest=f"thread {number}")
         except Exception as error:
             errors.append(error)
 
@@ -175,6 +175,46 @@ def test_a_model_is_kept_once(store):
         assert session.model_infos() == [(1, 2, {})]
 
 
+def test_a_damaged_model_is_found_and_replaced(store):
+    tell(store, (1, 0.5))
+    for damage in (
+        "tensors = (SELECT ids FROM chunks WHERE number = 0)",
+        "info = '{'",
+        "info = '{\"a\": 1}'",
+        "digest = NULL",
+    ):
+        with store.writing() as session:
+            session.add_model(1, 1, b"tensors", "{}")
+            assert session.model(1) is not None
+            session.connection.exec_driver_sql(f"UPDATE models SET {damage}")
+            assert session.model(1) is None
+            assert session.model_infos() == []
+        wrong = [check.problem for check in examine(store) if not check.ok]
+        assert [words[:42] for words in wrong] == ["the model kept after tell 1 cannot be read"]
+    with store.writing() as session:
+        session.add_model(1, 1, b"tensors", "{}")
+    assert all(check.ok for check in examine(store))
+
+
+def test_old_models_lose_their_tensors_and_keep_their_figures(store):
+    for number in range(1, 6):
+        tell(store, (number, 0.5), digest=str(number))
+    with store.writing() as session:
+        for basis, round in ((1, 1), (2, 2), (3, 2), (5, 3)):
+            session.add_model(basis, round, b"tensors", f'{{"basis": {basis}}}')
+        session.connection.exec_driver_sql("UPDATE models SET info = '' WHERE basis = 1")
+    assert store.compact(rounds=2, author="eve") == (2, 14)
+    assert store.compact(rounds=2, author="eve") == (0, 0)
+    with store.reading() as session:
+        assert session.model_rounds() == [(2, 2, 0), (3, 2, 7), (5, 3, 7)]
+        assert session.model_infos() == [(2, 2, {"basis": 2}), (3, 2, {"basis": 3}), (5, 3, {"basis": 5})]
+        assert session.model(2) is None
+        assert bytes(session.model(3).tensors) == b"tensors"
+        last = session.table(schema.events)[-1]
+        assert (last.kind, last.author, json.loads(last.detail)) == ("compact", "eve", {"models": 2, "bytes": 14})
+    assert all(check.ok for check in examine(store))
+
+
 def test_a_second_campaign_in_the_same_place_is_refused(store, address):
     before = store.fingerprint()
     with pytest.raises(InputError, match=r"already"):
@@ -191,6 +231,16 @@ def test_the_tables_are_those_of_the_schema(store):
         assert set(there) == set(table.columns.keys())
         for column in table.columns:
             assert there[column.name]["nullable"] == column.nullable, (table.name, column.name)
+
+
+def test_what_an_earlier_model_was_fitted_to(store):
+    tell(store, (1, 0.5, None, 1, "p"), (2, 0.6, None, 1, "p"), digest="1")
+    tell(store, (1, 0.9, None, 1, "p"), digest="2", correct=True)
+    tell(store, (3, 0.7), (4, None), digest="3")
+    with store.reading() as session:
+        told = [[(m.candidate, m.value) for m in Moment.past(session, basis, 1).rows] for basis in (1, 2, 3)]
+        assert told[2] == [(m.candidate, m.value) for m in Moment.read(session).rows]
+    assert told == [[(1, 0.5), (2, 0.6)], [(2, 0.6), (1, 0.9)], [(2, 0.6), (1, 0.9), (3, 0.7)]]
 
 
 def test_an_older_version_is_brought_up_to_date(store, address):

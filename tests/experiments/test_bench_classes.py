@@ -17,7 +17,6 @@ from aicau import View, problems
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
 from aicau.strategy import CLASS_DEFAULT

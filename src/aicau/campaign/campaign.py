@@ -4,9 +4,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
-import getpass
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,9 +17,19 @@ import pyarrow as pa
 
 from aicau import tables
 from aicau.campaign.models import Models
-from aicau.campaign.setup import check_model, ensemble_of, settings_for, strategy_of, task_of
-from aicau.core.errors import InputError
-from aicau.core.files import write_whole
+from aicau.campaign.setup import (
+    check_address,
+    check_model,
+    check_name,
+    check_size,
+    default_author,
+    ensemble_of,
+    settings_for,
+    strategy_of,
+    task_of,
+)
+from aicau.core.errors import InputError, shown
+from aicau.core.files import check_new, is_report, write_whole
 from aicau.store import (
     ABANDONED,
     COMPLETED,
@@ -48,7 +56,7 @@ class Campaign:
 
     def __init__(self, store: Store, author: str | None = None) -> None:
         self.store = store
-        self.author = author or default_author()
+        self.author = check_name("the author", author or default_author())
         self.models = Models(store)
 
     @classmethod
@@ -76,16 +84,17 @@ class Campaign:
         a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
         pieces = candidates.cut(sheet, id, settings["columns"])
-        return cls(create_store(url, settings, pieces, author or default_author()), author)
+        return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
     def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
         """An existing campaign, as any process left it."""
-        return cls(open_store(url), author)
+        return cls(open_store(check_address(url)), author)
 
     def close(self) -> None:
         self.store.close()
@@ -121,8 +130,7 @@ class Campaign:
 
         The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
         """
-        if isinstance(n, bool) or int(n) != n or n < 1:
-            raise InputError(f"a batch holds at least one point; got {n}")
+        n = check_size(n)
         with self.store.reading() as session:
             if (known := self._known(session, request, n)) is not None:
                 return known
@@ -142,16 +150,20 @@ class Campaign:
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return self._batch(session, ask)
 
+    def pending(self) -> pd.DataFrame:
+        """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
+        with self.store.reading() as session:
+            return self._batch(session, None, PENDING)
+
     def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
         if request is None:
             return None
-        if not request or "\x00" in request:
-            raise InputError("a request needs a name")
+        check_name("a request", request)
         row = session.ask_of(request)
         if row is None:
             return None
         if row.size != n:
-            raise InputError(f"request {request!r} was answered with {row.size} points; now {n} are asked for")
+            raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
         return self._batch(session, row.id)
 
     def _check_room(self, moment: Moment, n: int) -> None:
@@ -173,8 +185,8 @@ class Campaign:
         picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n)
         return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
-    def _batch(self, session: Session, ask: int) -> pd.DataFrame:
-        rows = session.proposals(ask)
+    def _batch(self, session: Session, ask: int | None, status: str | None = None) -> pd.DataFrame:
+        rows = session.proposals(ask, status)
         index = [row.candidate for row in rows]
         frame = self._described(session, index)
         frame["replicate"] = [row.replicate for row in rows]
@@ -189,36 +201,44 @@ class Campaign:
         wanted = np.asarray(index, dtype=np.int64)
         parts: list[pa.Table] = []
         places: list[Any] = []
-        for number, ids, features in session.features(wanted // candidates.CHUNK):
+        for number, ids, features in session.features(wanted // candidates.CHUNK if index else [0]):
             inside = np.flatnonzero(wanted // candidates.CHUNK == number)
             table = candidates.unpack(features).add_column(0, self.settings["id"], candidates.unpack(ids).column(0))
             parts.append(table.take(wanted[inside] - number * candidates.CHUNK))
             places.append(inside)
-        frame = pa.concat_tables(parts).to_pandas()
+        frame = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
         return frame.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
     # Telling
 
     def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
-        """What came out: all rows of the table, or none of them. The same table again changes nothing.
+        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed), `sem`
         and `count` (the target is then a mean) and `replicate`. With `correct` the rows replace what was told before
-        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded.
+        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded. Returns the
+        number of the tell and counts: `rows` of the table, `new` and `known` ones, pending points that were `completed`
+        or `failed`, new measurements that were `unrequested`, `superseded` rows, points still `pending`; whether all
+        was known `already`; and `warnings` about names that look alike.
         """
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            known = [] if correct or self.task != "classification" else session.labels()
         settings = self.settings
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, known)
+        own = {column["name"] for column in settings["columns"]}
+        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
         source = Path(table).name if isinstance(table, str | Path) else None
+        digest = results.digest(rows, correct)
         with self.store.writing() as session:
-            return asdict(session.add_tell(rows, results.digest(rows, correct), correct, self.author, source))
+            try:
+                return asdict(session.add_tell(rows, digest, correct, self.author, source))
+            except InputError as error:  # about a row
+                raise InputError(f"{sheet.name}, {error}") from error
 
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
-        names = [ids] if isinstance(ids, str) else [str(name) for name in ids]
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
+        names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
             raise InputError("name at least one id to abandon")
         sheet = tables.read(pd.DataFrame({"id": names}), "the list")
@@ -245,16 +265,17 @@ class Campaign:
         """What must be known about the predictions, in words: after a few results they are not debiased yet."""
         return self.models.current().note
 
-    def predict(self, path: str | Path | None = None) -> pd.DataFrame | None:
+    def predict(self, path: str | Path | None = None, force: bool = False) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
         the expected squared error of a network: epistemic, bias, aleatoric. `note` says where the mean is not debiased.
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
-        With a path the table is streamed into that CSV or Parquet file instead.
+        With a path the table is streamed into that CSV or Parquet file instead; `force` replaces an existing one.
         """
         if path is None:
             return pa.concat_tables(self.predictions()).to_pandas()
+        check_new(Path(path), force)
         stream = self.predictions()
         first = next(stream)
 
@@ -262,7 +283,7 @@ class Campaign:
             yield first
             yield from stream
 
-        write_whole(Path(path), lambda partial: tables.write(again(), partial))
+        write_whole(Path(path), lambda partial: tables.write(again(), partial), force)
         return None
 
     # Looking
@@ -273,6 +294,7 @@ class Campaign:
             last = session.last_ask()
             rows = session.measurements(current=False)
             current = [row for row in rows if row.superseded_by is None]
+            sizes = [size for _, _, size in session.model_rounds() if size]
             states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
             return {
                 "candidates": self.n,
@@ -286,6 +308,8 @@ class Campaign:
                 "rounds": 0 if last is None else last.round,
                 "asks": 0 if last is None else last.id,
                 "tells": session.number(schema.tells.c.id),
+                "models": len(sizes),
+                "model_bytes": sum(sizes),
                 "task": self.task,
                 **({"classes": session.labels()} if self.task == "classification" else {}),
                 "strategy": self.settings["strategy"],
@@ -301,25 +325,35 @@ class Campaign:
         """Everything that must hold, looked at once more; nothing is changed."""
         return examine(self.store)
 
-    def export(self, folder: str | Path) -> list[Path]:
-        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors."""
+    def compact(self) -> dict[str, int]:
+        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
+        changes; a report then has held-out errors of the last rounds only.
+
+        Returns how many models were dropped, and their size in bytes.
+        """
+        from aicau.acquisition import CHANGES
+
+        dropped, freed = self.store.compact(CHANGES.get(self.strategy.change or "", 1), self.author)
+        return {"dropped": dropped, "bytes": freed}
+
+    def export(self, folder: str | Path, force: bool = False) -> list[Path]:
+        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.
+
+        Files of an earlier export are replaced; others of the same names only with `force`.
+        """
         from aicau.campaign.export import export
 
-        return export(self.store, Path(folder))
+        return export(self.store, Path(folder), force)
 
-    def report(self, path: str | Path) -> Path:
-        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why."""
+    def report(self, path: str | Path, force: bool = False) -> Path:
+        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
+
+        It replaces an earlier report, and another file only with `force`.
+        """
         from aicau.report.page import render
         from aicau.report.story import tell_story
 
-        return write_whole(Path(path), lambda partial: partial.write_text(render(tell_story(self)), encoding="utf-8"))
-
-
-def default_author() -> str:
-    """$AICAU_AUTHOR, or who is logged in."""
-    if name := os.environ.get("AICAU_AUTHOR", "").replace("\x00", ""):
-        return name
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
+        force = force or is_report(Path(path))
+        check_new(Path(path), force)
+        text = render(tell_story(self))
+        return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)

@@ -1,6 +1,8 @@
 """A campaign as plain files, for whoever comes after: nothing in it needs aicau to be read."""
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,42 +15,65 @@ from aicau import tables
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
 from aicau.store import Session, Store, schema
-from aicau.tables import candidates
+from aicau.tables.files import candidates
+
+FORMAT = "aicau export"
+MANIFEST = "manifest.json"  # what an export wrote, with hashes: the next one replaces only that
 
 
-def export(store: Store, folder: Path) -> list[Path]:
+def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
     """candidates, proposals, measurements and events as CSV, settings as JSON, every model as safetensors."""
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"cannot export to {folder}: it is not a folder")
-    written = []
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise InputError(f"cannot export to {folder}: it is not a folder; choose another name")
     with store.reading() as session:
         ids = candidates.all_ids(session.ids())
         name = store.settings["id"]
-        streams: dict[str, Callable[[], Iterator[pa.Table]]] = {
-            "candidates.csv": lambda: _candidates(session, name),
-            "proposals.csv": lambda: _rows(session, schema.proposals, ids, name),
-            "measurements.csv": lambda: _measurements(session, ids, store.settings),
-            "events.csv": lambda: _rows(session, schema.events, ids, name),
+        files: dict[str, Callable[[Path], object]] = {
+            "candidates.csv": lambda path: tables.write(_candidates(session, name), path),
+            "proposals.csv": lambda path: tables.write(_rows(session, schema.proposals, ids, name), path),
+            "measurements.csv": lambda path: tables.write(_measurements(session, ids, store.settings), path),
+            "events.csv": lambda path: tables.write(_rows(session, schema.events, ids, name), path),
+            "settings.json": partial(_json, store.settings),
         }
-        for file, stream in streams.items():
-            written.append(write_whole(folder / file, partial(_table, stream())))
-        words = json.dumps(store.settings, indent=1, sort_keys=True)
-        written.append(write_whole(folder / "settings.json", lambda path: path.write_text(words, encoding="utf-8")))
         for basis, round, _ in session.model_infos():
-            row = session.model(basis)
-            assert row is not None
-            stem = folder / "models" / f"round-{round}-tell-{basis}"
-            for suffix, data in ((".safetensors", bytes(row.tensors)), (".json", row.info.encode())):
-                written.append(write_whole(stem.with_suffix(suffix), partial(_bytes, data)))
-    return written
+            if session.model(basis) is None:
+                continue  # dropped by compact, or damaged
+            files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_model, session, basis, "tensors")
+            files[f"models/round-{round}-tell-{basis}.json"] = partial(_model, session, basis, "info")
+        if not force:
+            _check_folder(folder, [*files, MANIFEST])
+        for file, write in files.items():
+            write_whole(folder / file, write)
+    write_whole(folder / MANIFEST, partial(_json, {FORMAT: {file: _hash(folder / file) for file in files}}))
+    return [folder / file for file in (*files, MANIFEST)]
 
 
-def _table(stream: Iterator[pa.Table], path: Path) -> None:
-    tables.write(stream, path)
+def _check_folder(folder: Path, files: list[str]) -> None:
+    """Only what an earlier export wrote, and nobody changed since, may be replaced."""
+    try:
+        known = {**json.loads((folder / MANIFEST).read_bytes())[FORMAT], MANIFEST: _hash(folder / MANIFEST)}
+    except (OSError, ValueError, LookupError, TypeError):
+        known = {}
+    for path in (folder / file for file in files):
+        if os.path.lexists(path) and not (path.is_file() and known.get(str(path.relative_to(folder))) == _hash(path)):
+            raise InputError(
+                f"{path} is no file of an earlier export, or was changed since; choose another folder,"
+                " or replace it with --force (Python: force=True)"
+            )
 
 
-def _bytes(data: bytes, path: Path) -> None:
-    path.write_bytes(data)
+def _hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _json(data: dict[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+
+
+def _model(session: Session, basis: int, part: str, path: Path) -> None:
+    data = getattr(session.model(basis), part)
+    path.write_bytes(data.encode() if isinstance(data, str) else bytes(data))
 
 
 def _candidates(session: Session, id: str) -> Iterator[pa.Table]:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aicau.campaign.setup import ensemble_of, strategy_of, task_of
+from aicau.campaign.campaign.setup import ensemble_of, strategy_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import Moment, Store
-from aicau.tables import candidates
+from aicau.tables.files import candidates
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aicau.campaign.model import Model
+    from aicau.campaign.campaign.model import Model
 
 
 class Models:
@@ -40,46 +40,55 @@ class Models:
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements."""
-        if self.last is not None and self.last[0] == moment.basis:
-            return self.last[1]
-        with self.store.reading() as session:
-            kept = session.model(moment.basis)
-        model = self.fit(moment) if kept is None else self.loaded(kept)
-        self.last = (moment.basis, model)
-        return model
+        if self.last is None or self.last[0] != moment.basis:
+            self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
+        return self.last[1]
 
-    def fit(self, moment: Moment) -> "Model":
-        """Fitted now, and kept."""
+    def fit(self, moment: Moment, keep: bool = True) -> "Model":
+        """Fitted now; kept where this user may write."""
         from safetensors.torch import save
 
-        from aicau.campaign.choice import round_key
-        from aicau.campaign.model import fit
-        from aicau.prediction.measured import Measured
+        from aicau.campaign.campaign.choice import round_key
+        from aicau.campaign.campaign.model import fit
+        from aicau.prediction.values.measured import Measured
 
         settings = self.store.settings
         key = round_key(settings["seed"], moment.round)
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
         model = fit(self.features(), Measured.of(moment.rows), key, strategy, task, ensemble)
         model = replace(model, info=model.info | {"basis": moment.basis})
-        tensors, info = model.state()
-        blob = save(tensors)
-        with self.store.writing() as session:
-            session.add_model(moment.basis, moment.round, blob, info)
+        if keep and not self.store.read_only:
+            tensors, info = model.state()
+            blob = save(tensors)
+            with self.store.writing() as session:
+                session.add_model(moment.basis, moment.round, blob, info)
         return model
+
+    def kept(self, basis: int) -> "Model | None":
+        """The model that was kept of so many tells; None where there is none that can be read."""
+        from safetensors import SafetensorError
+
+        with self.store.reading() as session:
+            row = session.model(basis)
+        try:
+            return None if row is None else self.loaded(row)
+        except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
+            return None  # damaged, or kept by another version
 
     def loaded(self, row: Any) -> "Model":
         from safetensors.torch import load
 
-        from aicau.campaign.model import Model
+        from aicau.campaign.campaign.model import Model
 
         return Model.load(load(bytes(row.tensors)), row.info, self.features())
 
     def earlier(self, moment: Moment, most: int) -> "list[Model]":
         """The models of the rounds before, the latest last."""
         with self.store.reading() as session:
-            last = {round: basis for basis, round, _ in session.model_infos() if round < moment.round}
-            rows = [session.model(last[round]) for round in sorted(last)[-most:]]
-        return [self.loaded(row) for row in rows]
+            last = {round: basis for basis, round, _ in session.model_rounds() if round < moment.round}
+            moments = [Moment.past(session, last[round], round) for round in sorted(last)[-most:]]
+        # Not kept when fitted again: who asks may hold the lock for writing by now.
+        return [self.kept(past.basis) or self.fit(past, keep=False) for past in moments]
 
     def current(self) -> "Model":
         """The model of what is measured now."""

@@ -1,9 +1,14 @@
 """What a campaign is set up with: checked once when it is created, read from its settings ever after."""
 
+import getpass
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aicau.core.errors import InputError, unknown
+import numpy as np
+
+from aicau.core.errors import InputError, shown, unknown
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -12,6 +17,7 @@ if TYPE_CHECKING:
 
 LARGE = 20_000  # candidates beyond which the default strategy would take minutes
 LARGE_STRATEGY = "pemse:direct:spread"
+LONGEST = 200  # characters of a name
 
 
 def settings_for(
@@ -26,13 +32,16 @@ def settings_for(
     ensemble: str,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
+    roles = {"id": id, "target": target} | ({} if batch is None else {"batch": batch})
+    for role, name in roles.items():
+        text = check_name(f"the {role} column", name).strip()
+        if text.casefold() in candidates.RESERVED:
+            raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
+        if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
+            raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
     sheet.array(id)
-    for role, name in (("target", target), ("batch", batch), ("id", id)):
-        if name is not None and (not name or name in candidates.RESERVED or "\x00" in name):
-            raise InputError(f"the {role} column cannot be called {name!r}; choose another name")
-        if role != "id" and name is not None and (sheet.has(name) or name == id):
-            raise InputError(f"{sheet.name} has a column {name!r}, which is to hold the {role}; rename one of them")
-    if target == batch:
+    target, batch = target.strip(), None if batch is None else batch.strip()
+    if batch is not None and target.casefold() == batch.casefold():
         raise InputError(f"target and batch are both called {target!r}; each needs a column of its own")
     return {
         "id": id,
@@ -45,6 +54,41 @@ def settings_for(
         "columns": candidates.describe(sheet, id, ignore),
         "candidates": sheet.rows,
     }
+
+
+def check_name(what: str, name: Any) -> str:
+    """A text that people can read and a database can keep."""
+    if not isinstance(name, str) or not name.strip():
+        raise InputError(f"{what} needs a name; got {shown(name)}")
+    if len(name) > LONGEST:
+        raise InputError(f"{what} has a name of {len(name):,} characters; use at most {LONGEST}")
+    if "\x00" in name or name.encode(errors="replace").decode() != name:
+        raise InputError(f"{what} cannot be called {shown(name)}: this is not text in UTF-8; choose another name")
+    return name
+
+
+def check_address(url: Any) -> str | Path:
+    """Where a campaign lives."""
+    if not isinstance(url, str | Path):
+        raise InputError(f"a campaign is a file such as screen.db or a postgresql:// address; got {shown(url)}")
+    return url
+
+
+def check_size(n: Any) -> int:
+    """How many points to ask for."""
+    if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not n >= 1 or n % 1:
+        raise InputError(f"a batch holds at least one point, a whole number; got {shown(n)}")
+    return int(n)
+
+
+def default_author() -> str:
+    """$AICAU_AUTHOR, or who is logged in."""
+    if name := os.environ.get("AICAU_AUTHOR", "").strip():
+        return name
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "unknown"
 
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:

@@ -1,15 +1,32 @@
 """The command line's frame. Heavy imports happen inside the commands, so that `aicau --help` answers at once."""
 
+import errno
+import os
 import sys
 import time
+from typing import Any
 
 import typer
+import typer.core
 
-from aicau.core.errors import AicauError, StoreError
+from aicau.core.errors import AicauError, InputError, StoreError, without_password
+from aicau.core.files import reason
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 
+
+class Verbs(typer.core.TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Exception as error:  # of the arguments: it quotes them
+            if isinstance(words := getattr(error, "message", None), str):
+                error.message = without_password(words)  # type: ignore[attr-defined]
+            raise
+
+
 app = typer.Typer(
+    cls=Verbs,
     help="Choose the next batch of experiments when measurements are noisy.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -25,18 +42,42 @@ def top() -> None:
 def main() -> None:
     """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
     try:
-        app(standalone_mode=True)
+        try:
+            check_words(sys.argv[1:])
+            app(standalone_mode=True)
+        finally:
+            sys.stdout.flush()
     except StoreError as error:
         fail(str(error), 1)
     except AicauError as error:
         fail(str(error), 2)
     except KeyboardInterrupt:
         fail("stopped", 1)
+    except BrokenPipeError:
+        fail("", 1)  # whoever read the output has seen enough
+    except OSError as error:
+        fail(f"the system refused: {reason(error)}", 2 if error.errno == errno.ENAMETOOLONG else 1)
     except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else "no message"
-        fail(f"something went wrong ({type(error).__name__}: {first})", 1)
+        fail(f"something went wrong ({type(error).__name__}: {reason(error) or 'no message'})", 1)
+
+
+def check_words(words: list[str]) -> None:
+    """Names come from the command line into the store: they must be text."""
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeError:
+            raise InputError(f"{word!r} is not text in UTF-8; write it in UTF-8") from None
+        value = word.partition("=")[2] if word.startswith("--") else word
+        if value.isspace():
+            raise InputError(f"{word!r} is blank; write a name, or leave it out")
 
 
 def fail(sentence: str, code: int) -> None:
-    print(f"aicau: {sentence}", file=sys.stderr)
+    if sentence:
+        print(f"aicau: {without_password(sentence)}", file=sys.stderr)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what could not be written would be tried again at the very end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     raise SystemExit(code) from None

@@ -1,21 +1,22 @@
 """The verbs of a campaign. Each takes the campaign first: a file such as screen.db, or a postgresql:// address."""
 
 import json
-import math
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from aicau.cli.app import app
-from aicau.core.errors import InputError, StoreError
+from aicau.cli.output import check_out, hand_out, plain, say, show, written
+from aicau.core.errors import StoreError
+from aicau.core.files import is_report, reason
 
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
 ]
 Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
 
 
@@ -47,7 +48,7 @@ def init(
     say(
         as_json,
         status,
-        f"{campaign}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
+        f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
     )
 
 
@@ -57,6 +58,7 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    force: Force = False,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -64,20 +66,38 @@ def ask(
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
-    check_out(out)
+    check_out(out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
         frame = opened.ask(n, request)
-    if out is not None:
-        save(frame, out, f"the {n} points are pending all the same, 'aicau export' lists them")
-    if as_json:
-        print(json.dumps(plain(frame), allow_nan=False))
-    elif out is None:
-        show(frame)
-    else:
-        repeats = int((frame["replicate"] > 1).sum())
-        print(f"{out}: {len(frame)} points, {repeats} of them repeats")
+    try:
+        hand_out(frame, out, force, as_json)
+        sys.stdout.flush()
+    except Exception as error:  # it is too late to take the points back
+        raise StoreError(
+            f"{out or 'the output'} could not be written ({reason(error)}), but the {len(frame)} points were asked for"
+            " and are pending; print them again with 'aicau pending'"
+        ) from error
+
+
+@app.command()
+def pending(
+    campaign: Where,
+    out: Annotated[Path | None, typer.Option(help="Write the points to this CSV or Parquet file")] = None,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """List the points that were asked for and neither told nor abandoned yet, as ask handed them out.
+
+    Example: aicau pending screen.db --out still-to-measure.csv
+    """
+    check_out(out, force)
+    from aicau.campaign.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        frame = opened.pending()
+    written(out, lambda: hand_out(frame, out, force, as_json))
 
 
 @app.command()
@@ -88,7 +108,7 @@ def tell(
     author: Author = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what came out, all of a file or none of it; the same file again changes nothing.
+    """Tell what came out, all of a file or none of it; rows that are known already are not stored again.
 
     Several rows of one id are replicates. A failed well has 'failed' in a column 'status'; a mean has its
     standard error and count in 'sem' and 'count'. Labels of classification are words or numbers.
@@ -96,15 +116,11 @@ def tell(
     Example: aicau tell screen.db plate-1-results.csv
     """
     from aicau.campaign.campaign import Campaign
+    from aicau.tables.results import summary
 
     with Campaign.open(campaign, author) as opened:
         told = opened.tell(results, correct)
-    if told["already"]:
-        words = f"{results}: these {told['rows']} rows were told before; nothing was changed"
-    else:
-        words = f"{results}: {told['rows']} rows; {told['completed']} points completed, {told['failed']} failed"
-        words += f", {told['superseded']} earlier rows superseded" if correct else ""
-    say(as_json, told, words)
+    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *(f"note: {words}" for words in told["warnings"])]))
 
 
 @app.command()
@@ -139,6 +155,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
         f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
         f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
+        f"{found['models']} models kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
@@ -150,19 +167,20 @@ def status(campaign: Where, as_json: Json = False) -> None:
 def predict(
     campaign: Where,
     out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
 
     Example: aicau predict screen.db --out predictions.csv
     """
-    check_out(out)
+    check_out(out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
         note = opened.note()
         if out is not None:
-            written(out, lambda: opened.predict(out))
+            written(out, lambda: opened.predict(out, force))
             words = f"{out}: {opened.n:,} candidates" + (f"\n{note}" if note else "")
             say(as_json, {"path": str(out), "candidates": opened.n, "note": note}, words)
             return
@@ -181,24 +199,28 @@ def predict(
 @app.command()
 def report(
     campaign: Where,
-    out: Annotated[Path, typer.Option(help="The HTML file to write")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
 
     Example: aicau report screen.db --out report.html
     """
-    check_out(out, (".html", ".htm"))
+    check_out(out, force or is_report(out), (".html", ".htm"))
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        written(out, lambda: opened.report(out))
+        written(out, lambda: opened.report(out, force))
     say(as_json, {"path": str(out)}, f"{out}")
 
 
 @app.command()
 def export(
-    campaign: Where, folder: Annotated[Path, typer.Argument(help="Folder for the files")], as_json: Json = False
+    campaign: Where,
+    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
+    force: Force = False,
+    as_json: Json = False,
 ) -> None:
     """Write the whole campaign as plain files: CSV, JSON and safetensors.
 
@@ -207,7 +229,7 @@ def export(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        files = written(folder, lambda: opened.export(folder))
+        files = written(folder, lambda: opened.export(folder, force))
     say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
 
 
@@ -224,54 +246,19 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
-        raise StoreError(f"{campaign} is damaged; restore it from a copy, or export what can be read")
+        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
 
 
-def say(as_json: bool, data: Any, words: str) -> None:
-    print(json.dumps(data, allow_nan=False) if as_json else words)
+@app.command()
+def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
+    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
 
+    A report then has held-out errors of the last rounds only.
 
-def plain(frame: Any) -> list[dict[str, Any]]:
-    """Rows for JSON; a missing number is null."""
-    rows: Iterable[dict[str, Any]] = frame.to_dict("records")
-    return [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
+    Example: aicau compact screen.db
+    """
+    from aicau.campaign.campaign import Campaign
 
-
-def check_out(out: Path | None, kinds: tuple[str, ...] = (".csv", ".parquet", ".pq")) -> None:
-    """Before anything is done: a file that cannot be written is found out now."""
-    if out is not None and (out.suffix.lower() not in kinds or not out.parent.is_dir() or out.is_dir()):
-        raise InputError(f"cannot write {out}: name a {' or '.join(kinds)} file in a folder that exists")
-
-
-def written(out: Path, write: Any) -> Any:
-    try:
-        return write()
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}") from error
-
-
-def save(frame: Any, out: Path, otherwise: str) -> None:
-    import pyarrow as pa
-
-    from aicau import tables
-    from aicau.core.files import write_whole
-
-    table = pa.Table.from_pandas(frame, preserve_index=False)
-    try:
-        write_whole(out, lambda partial: tables.write([table], partial))
-    except OSError as error:
-        raise StoreError(f"cannot write {out}: {error.strerror or error}; {otherwise}") from error
-
-
-def show(table: Any, header: bool = True) -> None:
-    """CSV on the standard output, safe to paste into a spreadsheet."""
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-
-    from aicau import tables
-
-    if not isinstance(table, pa.Table):
-        table = pa.Table.from_pandas(table, preserve_index=False)
-    sys.stdout.flush()
-    pa_csv.write_csv(tables.guarded(table), sys.stdout.buffer, pa_csv.WriteOptions(include_header=header))
-    sys.stdout.buffer.flush()
+    with Campaign.open(campaign, author) as opened:
+        done = opened.compact()
+    say(as_json, done, f"{done['dropped']} old models dropped, {done['bytes'] / 1e6:.1f} MB")

@@ -1,6 +1,9 @@
 """One family of errors: each says what was expected, what came, and what to do."""
 
+import re
 from difflib import get_close_matches
+
+SECRET = "password", "secret"  # in the names of an address's parameters
 
 
 class AicauError(Exception):
@@ -24,3 +27,15 @@ def unknown(kind: str, word: str, known: list[str]) -> InputError:
     near = get_close_matches(word, known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"unknown {kind} {word!r}; {hint}known: {', '.join(sorted(known))}")
+
+
+def shown(value: object) -> str:
+    """A value as a message names it: long ones are shortened."""
+    words = repr(value)
+    return words if len(words) <= 60 else words[:57] + "..."
+
+
+def without_password(words: str) -> str:
+    """The same words, with no password in any address: not after the user, not among the parameters."""
+    words = re.sub(r"(\w:/+[^\s:/@]*):[^\s@]*@", r"\1@", words)
+    return re.sub(rf"(\w*(?:{'|'.join(SECRET)})\w*=)[^\s&]*", r"\1***", words, flags=re.IGNORECASE)

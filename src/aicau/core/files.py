@@ -1,19 +1,85 @@
 """Files that are whole or not there: written beside their place, synced, then moved into it."""
 
 import os
+import secrets
+import stat
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from aicau.core.errors import InputError
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """`write` fills a temporary file of the same kind in the same folder; only a finished one takes the name."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+
+def check_new(path: Path, force: bool = False) -> None:
+    """Refuse what would replace an existing file, unless `force`; a folder or a device is never replaced."""
     try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot write {short(path)}: {reason(error)}; choose another name") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise InputError(f"cannot write {path}: it exists and is not a file; choose another name")
+    if not force:
+        raise InputError(f"{path} exists already; choose another name, or replace it with --force (Python: force=True)")
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of ours, which nobody fills in."""
+    with suppress(OSError, ValueError):
+        if path.is_file():
+            with path.open("rb") as file:
+                return b'<meta name="generator" content="aicau">' in file.read(1000)
+    return False
+
+
+def write_whole(path: Path, write: Callable[[Path], object], force: bool = True) -> Path:
+    """`write` fills a private file in the same folder; only a finished one takes the name.
+
+    The file keeps the permissions of the one it replaces. A symbolic link is replaced itself; the file it points to
+    stays as it is. Without `force` nothing is replaced, even if it appears in the meantime. A killed process leaves at
+    most a file called `.aicau-*.partial.*`.
+    """
+    check_new(path, force)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".aicau-{secrets.token_hex(8)}.partial{path.suffix}")
+    old = os.lstat(path).st_mode if path.is_file() and not path.is_symlink() else None
+    os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if old is None else old & 0o777))
+    try:
+        if old is not None:
+            partial.chmod(old & 0o777)
         write(partial)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
+        if not force:
+            with suppress(OSError):  # unlike a rename, a link never replaces; some file systems have none
+                os.link(partial, path)
+                return path
+            check_new(path)
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+        sync_folder(path.parent)
     return path
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def reason(error: Exception) -> str:
+    """Why the system refused, in a few words."""
+    words = " ".join(str(getattr(error, "strerror", None) or error).split())
+    return short(words, 160)
+
+
+def short(words: object, most: int = 200) -> str:
+    """Text that fits into a message."""
+    text = str(words)
+    return text if len(text) <= most else text[: most - 3] + "..."

@@ -226,7 +226,8 @@ class FittedPosterior:
 
 def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)
     """Cholesky factor, with as little added to the diagonal as rounding asks for."""
-    scale = covariance.diagonal().mean().clamp_min(1e-12)
+    scale = covariance.diagonal().mean()
+    scale = torch.where(scale > 0, scale, 1.0)
     eye = torch.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
     for power in range(-12, -2):
         factor, failed = torch.linalg.cholesky_ex(covariance + scale * 10.0**power * eye)

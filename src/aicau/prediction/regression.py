@@ -18,7 +18,7 @@ from aicau.bias import BiasEstimator, Correction, Posterior
 from aicau.core import decomposition
 from aicau.core.runs import threads, threads_for
 from aicau.core.task import REGRESSION, Task
-from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
+from aicau.prediction.values.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
 
 LEVEL = 0.95
 MOST_SHOWN = 4096  # candidates behind averages over the pool

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from aicau.report.data import Story
+from aicau.simulation.curves.data import Story
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import aicau
 from aicau.core.errors import InputError
-from aicau.report import figures
-from aicau.report.data import Story
+from aicau.simulation.curves import figures
+from aicau.simulation.curves.data import Story
 
 MOST_FEATURES = 8  # columns of the last batch
 
@@ -18,7 +18,7 @@ def render(story: Story) -> str:
     if story.batch is None and not story.rounds:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     pages = Environment(
-        loader=PackageLoader("aicau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("aicau.simulation.curves"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     pages.filters["number"] = number

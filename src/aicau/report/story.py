@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from aicau.campaign.campaign import Campaign
-from aicau.campaign.model import Model
+from aicau.campaign.campaign.campaign import Campaign
+from aicau.campaign.campaign.model import Model
 from aicau.core import bregman
-from aicau.prediction import discrete
-from aicau.prediction.discrete import ClassPrediction, CountPrediction
-from aicau.prediction.measured import Measured
-from aicau.report.data import Batch, Labels, Map, Noise, Round, Story
+from aicau.prediction.values import discrete
+from aicau.prediction.values.discrete import ClassPrediction, CountPrediction
+from aicau.prediction.values.measured import Measured
+from aicau.simulation.curves.data import Batch, Labels, Map, Noise, Round, Story
 from aicau.store import PENDING, Moment
 
 MOST_DRAWN = 4000  # candidates on the map
@@ -69,11 +69,9 @@ def _steps(bases: Sequence[int], end: int) -> list[tuple[int, int]]:
 def _held(campaign: Campaign, rows: Sequence[Any], basis: int, end: int) -> Held:
     seen = {row.candidate for row in rows if row.tell <= basis}
     new = [row for row in rows if basis < row.tell <= end and row.candidate not in seen]
-    if not new:
+    if not new or (model := campaign.models.kept(basis)) is None:
         return Held(np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0), dtype=bool))
-    with campaign.store.reading() as session:
-        kept = session.model(basis)
-    model, index = campaign.models.loaded(kept), np.array([row.candidate for row in new], dtype=np.int64)
+    index = np.array([row.candidate for row in new], dtype=np.int64)
     said = model.predict(index)
     if isinstance(said, ClassPrediction):
         true = np.array([[row.label == label for label in said.labels] for row in new])
@@ -130,12 +128,17 @@ def _tally(rows: Sequence[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64], M
     return table, index, measured
 
 
+def _most(table: NDArray[np.int64]) -> NDArray[np.int64]:  # (candidates, classes) -> (candidates,)
+    """The most frequent class of each; of no candidates where there is no class yet."""
+    return table.argmax(-1) if table.size else np.zeros(len(table), dtype=np.int64)
+
+
 def _labels(rows: Sequence[Any], model: Model | None) -> Labels:
     table, _, measured = _tally(rows)
     several = table[table.sum(-1) > 1]
     same = (several > 0).sum(-1) == 1
     c = len(measured.labels)
-    agree, differ = (np.bincount(part.argmax(-1), minlength=c) for part in (several[same], several[~same]))
+    agree, differ = (np.bincount(_most(part), minlength=c) for part in (several[same], several[~same]))
     batches: dict[str, Any] = {}
     for row, code in zip(rows, measured.y.astype(int), strict=True):
         if row.batch is not None:
@@ -206,7 +209,7 @@ def _map(campaign: Campaign, moment: Moment, model: Model | None) -> Map:
 
     if campaign.task == "classification":
         table, index, _ = _tally(moment.rows)
-        values = dict(zip(index.tolist(), table.argmax(-1).astype(float), strict=True))
+        values = dict(zip(index.tolist(), _most(table).astype(float), strict=True))
     else:
         known = Measured.of(moment.rows)
         values = {int(at): float(known.y[known.index == at].mean()) for at in dict.fromkeys(known.index.tolist())}

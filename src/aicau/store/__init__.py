@@ -2,8 +2,9 @@
 
 from aicau.store import schema
 from aicau.store.doctor import Check, examine
+from aicau.store.identity import Measurement
 from aicau.store.moment import Moment
-from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Measurement, Session, Told
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session, Told
 from aicau.store.store import Chunk, Store, create_store, open_store
 
 __all__ = [

@@ -1,7 +1,6 @@
 """What must hold in every campaign: looked for, not repaired."""
 
 import hashlib
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from sqlalchemy import inspect, select
 
 from aicau.core.errors import AicauError
 from aicau.store.engine import explained
-from aicau.store.schema import asks, chunks, events, metadata, models, tells
+from aicau.store.schema import asks, chunks, events, metadata, tells
 from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
 from aicau.store.store import Store
 
@@ -118,9 +117,14 @@ def _events(session: Session, settings: dict[str, Any]) -> list[str]:
 
 def _models(session: Session, settings: dict[str, Any]) -> list[str]:
     last = session.number(tells.c.id)
+    readable = {basis for basis, _, _ in session.model_infos()}
     wrong = []
-    for basis, info in session.connection.execute(select(models.c.basis, models.c.info)):
-        json.loads(info)
+    for basis, _, _ in session.model_rounds():
+        if basis not in readable:
+            wrong.append(
+                f"the model kept after tell {basis} cannot be read; run 'aicau compact' to drop it: it is fitted again"
+                " when it is needed"
+            )
         if not 0 < basis <= last:
             wrong.append(f"a model of {basis} tells is kept, and there were {last}")
     return wrong

@@ -1,5 +1,10 @@
-"""Connections: which database a name means, how it is opened, and its faults in one sentence each."""
+"""Connections: which database a name means, how it is opened, and its faults in one sentence each.
 
+Only SQLite opens an SQLite file. When any other descriptor of it is closed, POSIX drops all locks of the process, those
+of other threads included: two writers would then destroy the file.
+"""
+
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +13,9 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import InputError, StoreError
+from aicau.core.errors import SECRET, AicauError, InputError, StoreError, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
-SQLITE_HEADER = b"SQLite format 3\x00"
 
 
 def locate(name: str | Path) -> URL:
@@ -19,7 +23,9 @@ def locate(name: str | Path) -> URL:
     words = str(name)
     if "://" not in words:
         if not words.strip() or "\x00" in words:
-            raise InputError(f"a campaign lives in a file or at a postgresql:// address; got {words!r}")
+            raise InputError(
+                f"a campaign lives in a file or at a postgresql:// address; got {without_password(words)!r}"
+            )
         return URL.create("sqlite", database=words)
     try:
         url = make_url(words)
@@ -36,28 +42,41 @@ def locate(name: str | Path) -> URL:
 def label(url: URL) -> str:
     """How messages call it: the file, or the address without its password."""
     if url.get_backend_name() == "sqlite":
-        return str(url.database)
-    return f"the database {url.database!r} on {url.host or url.query.get('host') or 'this machine'}"
+        return without_password(str(url.database))
+    return without_password(f"the database {url.database!r} on {url.host or url.query.get('host') or 'this machine'}")
 
 
-def connect(url: URL, wait: float = WAIT, read_only: bool = False) -> Engine:
+def writable(path: Path) -> bool:
+    """Whether this user may write the file, and the log beside it (or make one)."""
+    log = _log(path)
+    return os.access(path, os.W_OK) and os.access(log if log.exists() else path.parent, os.W_OK)
+
+
+def _log(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def connect(url: URL, wait: float = WAIT) -> Engine:
     """An engine whose transactions say themselves whether they will write."""
     if url.get_backend_name() == "postgresql":
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
-        arguments: dict[str, Any] = {"connect_timeout": 10, "options": options}
+        # An engine hides the password after the user when it is printed, but not those among the parameters.
+        secret = {name: word for name, word in url.query.items() if any(sign in name.lower() for sign in SECRET)}
+        arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
         try:
-            return create_engine(url, connect_args=arguments, pool_size=1, max_overflow=4)
+            shown = url.difference_update_query(list(secret))
+            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4)
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
-    path = Path(str(url.database)).absolute()
-    # A file that nobody can write to, in a folder that nobody can write to, has no room for SQLite's index of the log.
-    mode = "mode=ro&immutable=1" if read_only else "mode=rw"
-    address = f"{path.as_uri()}?{mode}"
+    path = Path(str(url.database)).resolve()
 
     def opened() -> sqlite3.Connection:
+        # Who may only read must not make -wal and -shm: they would be that user's, and the owner could not write them.
+        mode = "mode=ro&readonly_shm=1" if _log(path).exists() else "mode=ro&immutable=1"
+        address = f"{path.as_uri()}?{'mode=rw' if writable(path) else mode}"
         return sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
 
-    engine = create_engine("sqlite://", creator=opened, poolclass=NullPool)
+    engine = create_engine(URL.create("sqlite", database=str(path)), creator=opened, poolclass=NullPool)
 
     @event.listens_for(engine, "connect")
     def _settings(connection: sqlite3.Connection, _: Any) -> None:
@@ -76,7 +95,7 @@ def connect(url: URL, wait: float = WAIT, read_only: bool = False) -> Engine:
 @contextmanager
 def transaction(engine: Engine, where: str, writing: bool) -> Iterator[Connection]:
     """All or nothing, and short. A writer holds the only lock; a reader sees one moment."""
-    with explained(where), engine.connect() as connection:
+    with _unchanged(engine, where), explained(where), engine.connect() as connection:
         if engine.dialect.name == "postgresql" and not writing:
             connection = connection.execution_options(isolation_level="REPEATABLE READ")
         connection = connection.execution_options(writing=writing)
@@ -84,6 +103,22 @@ def transaction(engine: Engine, where: str, writing: bool) -> Iterator[Connectio
             if engine.dialect.name == "postgresql" and writing:
                 connection.execute(text("SELECT value FROM meta WHERE key = 'format' FOR UPDATE"))
             yield connection
+
+
+@contextmanager
+def _unchanged(engine: Engine, where: str) -> Iterator[None]:
+    """Who may only read a file without a log takes no lock: what was read while its owner wrote is thrown away."""
+    path = Path(str(engine.url.database))
+    if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists():
+        yield
+        return
+    before = path.stat()
+    try:
+        yield
+    finally:
+        after = path.stat()
+        if _log(path).exists() or (after.st_mtime_ns, after.st_size) != (before.st_mtime_ns, before.st_size):
+            raise StoreError(f"{where} was written by another user while it was read; try again; nothing was changed")
 
 
 @contextmanager
@@ -95,16 +130,22 @@ def explained(where: str) -> Iterator[None]:
         raise fault(where, error) from error
 
 
-def fault(where: str, error: Exception) -> StoreError:
+def fault(where: str, error: Exception) -> AicauError:
     """The sentence for one complaint."""
     cause = getattr(error, "orig", None) or error
-    words = " ".join(str(cause).split())
+    words = without_password(" ".join(str(cause).split()))
+    if "file is not a database" in words:
+        return InputError(
+            f"{where} is not an SQLite file, or its beginning is damaged; name the file of a campaign, or restore it"
+            " from a copy; nothing was changed"
+        )
     known = {
         ("is locked", "is busy", "lock timeout"): "is in use by another program; try again when it has finished",
-        ("readonly", "read-only"): "cannot be written: the file, its folder or the server is read-only",
+        ("readonly", "read-only", "permission denied for"): "cannot be written: for this user the file, the -wal and"
+        " -shm files beside it, its folder or the server are read-only; ask the owner for the right to write",
         ("disk is full", "disk I/O error", "No space left", "could not extend"): "could not be written: the disk is"
         " full or failing; make room and try again",
-        ("malformed", "not a database", "corrupt"): "is damaged; restore it from a copy",
+        ("malformed", "corrupt"): "is damaged; restore it from a copy",
         ("unable to open",): "cannot be opened: look at its folder and at who may read and write there",
         ("Connection refused", "failed to resolve", "could not translate", "timeout expired"): "cannot be reached;"
         " is the server running, and is the address right?",

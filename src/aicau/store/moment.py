@@ -26,3 +26,10 @@ class Moment:
         measured = {row.candidate for row in rows}
         abandoned = [c for c in session.candidates(ABANDONED) if c not in measured]
         return cls(0 if last is None else last.id, basis, round, rows, session.candidates(PENDING), abandoned)
+
+    @classmethod
+    def past(cls, session: Session, basis: int, round: int) -> "Moment":
+        """What the model of an earlier round was fitted to: measurements as they stood after so many tells."""
+        told = (row for row in session.measurements(current=False) if row.status == "ok" and row.tell <= basis)
+        rows = [row for row in told if row.superseded_by is None or row.superseded_by > basis]
+        return cls(0, basis, round, rows, [], [])

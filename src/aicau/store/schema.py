@@ -7,7 +7,7 @@
 | `asks`, `proposals` | one request for a batch, and the points it got: pending, completed, failed or abandoned |
 | `tells`, `measurements` | one file that came back, and its rows: never overwritten, only superseded |
 | `events` | one thing that happened, with time and author |
-| `models` | the fitted model behind the batches of a round: safetensors and JSON |
+| `models` | the fitted model behind the batches of a round: safetensors (nothing once it was dropped) and JSON |
 
 Numbers of rows are given out by the writer that holds the lock, one after another, so that the same history has the
 same numbers on every database.
@@ -92,6 +92,7 @@ models = Table(
     Column("round", Integer, nullable=False),
     Column("tensors", LargeBinary, nullable=False),
     Column("info", Text, nullable=False),
+    Column("digest", Text),  # of tensors and info; none in models that earlier versions kept
 )
 Index("proposals_by_status", proposals.c.status)
 Index("tells_by_digest", tells.c.digest)
@@ -127,5 +128,9 @@ def _labels(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE measurements ADD COLUMN label TEXT")
 
 
+def _digests(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE models ADD COLUMN digest TEXT")
+
+
 # Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
-MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels]
+MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests]

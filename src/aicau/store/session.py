@@ -1,35 +1,22 @@
 """What can be asked of and written to a campaign's tables inside one transaction."""
 
+import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Table, func, select, update
+from safetensors import SafetensorError, deserialize
+from sqlalchemy import Column, Connection, Row, Table, delete, exc, func, select, update
 
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
+from aicau.store import identity
+from aicau.store.identity import Measurement
 from aicau.store.schema import asks, chunks, events, measurements, meta, models, proposals, tells
 
-PENDING, COMPLETED, FAILED, ABANDONED = "pending", "completed", "failed", "abandoned"
-
-
-class Measurement(NamedTuple):
-    """One row of a file that came back; `line` is where it stood, for messages."""
-
-    candidate: int
-    value: float | None  # None: the well failed, or it has a label
-    sem: float | None = None
-    repeats: int = 1  # values behind a mean
-    batch: str | None = None
-    replicate: int | None = None
-    line: int = 0
-    label: str | None = None  # the class, where classes are measured
-
-    @property
-    def status(self) -> str:
-        return FAILED if self.value is None and self.label is None else "ok"
+PENDING, COMPLETED, FAILED, ABANDONED = "pending", "completed", identity.FAILED, "abandoned"
 
 
 @dataclass(frozen=True)
@@ -37,11 +24,20 @@ class Told:
     """What a tell changed."""
 
     tell: int
-    rows: int
-    completed: int = 0
-    failed: int = 0
+    rows: int  # of the file
+    new: int = 0  # of these, measurements that were not known
+    known: int = 0
+    completed: int = 0  # pending points
+    failed: int = 0  # pending points
+    unrequested: int = 0  # new measurements of candidates that were not pending
     superseded: int = 0
-    already: bool = False  # the same rows had been told before: nothing was changed
+    pending: int = 0  # points that are left
+    already: bool = False  # all rows were known: nothing was changed
+    warnings: tuple[str, ...] = ()
+
+
+def model_digest(tensors: bytes, info: str) -> str:
+    return hashlib.sha256(bytes(tensors) + info.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -134,7 +130,7 @@ class Session:
             state.setdefault(row.candidate, set()).add(row.status)
         for candidate, name in candidates.items():
             if not state.get(candidate, set()) & {PENDING, ABANDONED}:
-                raise InputError(f"{name!r} is not pending, so there is nothing to abandon; nothing was changed")
+                raise InputError(f"{shown(name)} is not pending, so there is nothing to abandon; nothing was changed")
         pending = [(r.ask, r.position) for r in self.proposals(status=PENDING) if r.candidate in candidates]
         if pending:
             self._move(pending, ABANDONED)
@@ -152,65 +148,115 @@ class Session:
     def add_tell(
         self, rows: Sequence[Measurement], digest: str, correct: bool, author: str, source: str | None = None
     ) -> Told:
-        """All rows of a file; the same rows again change nothing."""
+        """What is new of a file (`aicau.store.identity`); the same rows again change nothing."""
+        waiting = Counter(row.candidate for row in self.proposals(status=PENDING))
+        stored = self._beside(rows)
         earlier = self.connection.scalar(select(func.max(tells.c.id)).where(tells.c.digest == digest))
-        if earlier is not None:
-            lost = select(func.count()).where(measurements.c.tell == earlier, measurements.c.superseded_by.is_not(None))
-            if not correct or not self.connection.scalar(lost):
-                return Told(earlier, len(rows), already=True)
+        if correct:
+            found = identity.correction(rows, [row for row in stored if row.superseded_by is None])
+        elif earlier is not None:
+            found = identity.Compared([], [], [])
+        else:
+            found = identity.known(rows, stored, waiting)
+        warnings = self._warnings(rows, found, waiting)
+        if not found.new:
+            tell = earlier or max(row.tell for row in found.matched)
+            left = waiting.total()
+            return Told(tell, len(rows), known=len(rows), pending=left, already=True, warnings=tuple(warnings))
         tell, first = self.number(tells.c.id) + 1, self.number(measurements.c.id) + 1
-        superseded = self._supersede(rows, tell) if correct else 0
-        self.insert(tells, [(tell, digest, len(rows), int(correct))])
+        self._supersede([row.id for row in found.replaced], tell)
+        identity.check_labels(found.new, self.labels())
+        self.insert(tells, [(tell, digest, len(found.new), int(correct))])
         self.insert(
             measurements,
             [
                 (first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None, r.label)
-                for i, r in enumerate(rows)
+                for i, r in enumerate(found.new)
             ],
         )
-        completed, failed = self._settle(rows)
+        completed, failed = self._settle(found)
         self._move(completed, COMPLETED)
         self._move(failed, FAILED)
-        told = Told(tell, len(rows), len(completed), len(failed), superseded)
-        detail = {"rows": told.rows, "completed": told.completed, "failed": told.failed, "superseded": superseded}
-        self.event("tell", author, tell, source=source, **detail)
+        told = Told(
+            tell,
+            len(rows),
+            len(found.new),
+            len(rows) - len(found.new),
+            len(completed),
+            len(failed),
+            0 if correct else sum(row.candidate not in waiting for row in found.new),
+            len(found.replaced),
+            waiting.total() - len(completed) - len(failed),
+            warnings=tuple(warnings),
+        )
+        detail = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
+        self.event("tell", author, tell, source=source, rows=told.new, **detail)
         return told
 
-    def _settle(self, rows: Sequence[Measurement]) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """Pending proposals that these rows answer: one for each good value, then one for each failed well."""
-        good: Counter[int] = Counter()
-        bad: Counter[int] = Counter()
-        for row in rows:
+    def _beside(self, rows: Sequence[Measurement]) -> Sequence[Row[Any]]:
+        """All that was told for the batches and about the candidates of these rows."""
+        numbers = [row.candidate for row in rows]
+        batches = {row.batch for row in rows} - {None}
+        query = select(measurements).order_by(measurements.c.id)
+        query = query.where(measurements.c.candidate.between(min(numbers), max(numbers)))
+        if 0 < len(batches) <= 500:  # more are more than some databases take
+            query = query.where(func.trim(measurements.c.batch).in_(batches))
+        return self.connection.execute(query).all()
+
+    def _warnings(self, rows: Sequence[Measurement], found: identity.Compared, waiting: Counter[int]) -> list[str]:
+        """What was stored or left out and may not be meant so."""
+        words = []
+        for kind, column in (("batch", measurements.c.batch), ("label", measurements.c.label)):
+            names = {name: None for row in found.new if (name := getattr(row, kind)) is not None}
+            there = set(self.connection.scalars(select(column).distinct())) - {None} if names else set()
+            words += [
+                f"{kind} {name!r} looks like {other!r}, and they count as two; if they are one, set the rows of"
+                f" {name!r} to failed with --correct and tell them as {other!r}"
+                for name, other in identity.look_alikes((n for n in names if n not in there), sorted(there))
+            ]
+        if old := sum(row.superseded_by is not None for row in found.matched):
+            words.append(f"{old} of the known rows {'was' if old == 1 else 'were'} corrected since; corrections stay")
+        added = {row.line for row in found.new}
+        same = {
+            row.candidate
+            for row in rows
+            if row.line not in added and waiting[row.candidate] and row.replicate is None and identity.by_chance(row)
+        }
+        if same:
+            words.append(
+                f"{len(same)} pending {'point has' if len(same) == 1 else 'points have'} rows that equal known ones and"
+                " were not stored again; are they new measurements? number them in a column 'replicate'"
+            )
+        return words
+
+    def _settle(self, found: identity.Compared) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Pending proposals that new rows answer: one for each good value, then one for each failed well.
+
+        What replaces a row answers nothing.
+        """
+        good, bad, some = Counter[int](), Counter[int](), Counter[int]()
+        for row in found.new:
             (bad if row.status == FAILED else good)[row.candidate] += row.repeats
+            some[row.candidate] += row.repeats
+        for row in found.replaced:
+            some[row.candidate] -= row.repeats
         completed: list[tuple[int, int]] = []
         failed: list[tuple[int, int]] = []
         for proposal in self.proposals(status=PENDING):
+            at = proposal.candidate
             for left, answered in ((good, completed), (bad, failed)):
-                if left[proposal.candidate] > 0:
-                    left[proposal.candidate] -= 1
+                if left[at] > 0 and some[at] > 0:
+                    left[at] -= 1
+                    some[at] -= 1
                     answered.append((proposal.ask, proposal.position))
                     break
         return completed, failed
 
-    def _supersede(self, rows: Sequence[Measurement], tell: int) -> int:
-        """Current rows of the same candidate and batch (and replicate, where the new row names one) give way."""
-        current: dict[tuple[int, str | None], list[Row[Any]]] = {}
-        for row in self.measurements():
-            current.setdefault((row.candidate, row.batch), []).append(row)
-        replaced: set[int] = set()
-        for new in rows:
-            old = current.get((new.candidate, new.batch), [])
-            old = [row for row in old if new.replicate is None or row.replicate == new.replicate]
-            if not old:
-                raise InputError(
-                    f"row {new.line} corrects nothing: no such measurement was told before"
-                    " (same id, batch and, where given, replicate); nothing was changed"
-                )
-            replaced.update(row.id for row in old)
+    def _supersede(self, numbers: Sequence[int], tell: int) -> None:
         mark = "?" if self.connection.dialect.name == "sqlite" else "%s"
         statement = f"UPDATE measurements SET superseded_by = {mark} WHERE id = {mark}"
-        self.connection.exec_driver_sql(statement, [(tell, number) for number in sorted(replaced)])
-        return len(replaced)
+        if numbers:
+            self.connection.exec_driver_sql(statement, [(tell, number) for number in sorted(numbers)])
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""
@@ -227,17 +273,51 @@ class Session:
     # Models
 
     def model(self, basis: int) -> Row[Any] | None:
-        return self.connection.execute(select(models).where(models.c.basis == basis)).first()
+        """None where none was kept, its tensors were dropped, or it is not what was kept."""
+        row = self._model(basis)
+        return row if row is not None and row.tensors else None
+
+    def _model(self, basis: int) -> Row[Any] | None:
+        try:
+            row = self.connection.execute(select(models).where(models.c.basis == basis)).first()
+            if row is None or row.digest not in (None, model_digest(row.tensors, row.info)):
+                return None
+            if row.digest is None:  # kept by an earlier version
+                deserialize(bytes(row.tensors))
+            return row if isinstance(json.loads(row.info), dict) else None
+        except (exc.DBAPIError, SafetensorError, AttributeError, TypeError, ValueError):  # no text, tensors or JSON
+            return None
+
+    def model_rounds(self) -> list[tuple[int, int, int]]:
+        """(basis, round, bytes) of every model, oldest first; 0 bytes are left of those that were dropped."""
+        query = select(models.c.basis, models.c.round, func.length(models.c.tensors)).order_by(models.c.basis)
+        return [tuple(row) for row in self.connection.execute(query)]
 
     def model_infos(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """(basis, round, info) of every model kept, oldest first."""
-        query = select(models.c.basis, models.c.round, models.c.info).order_by(models.c.basis)
-        return [(basis, round, json.loads(info)) for basis, round, info in self.connection.execute(query)]
+        """(basis, round, info) of every model that can be read, oldest first."""
+        rows = [self._model(basis) for basis, _, _ in self.model_rounds()]
+        return [(row.basis, row.round, json.loads(row.info)) for row in rows if row is not None]
 
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
         """Kept once: the model of a history is a function of it."""
-        if self.connection.scalar(select(models.c.basis).where(models.c.basis == basis)) is None:
-            self.insert(models, [(basis, round, tensors, info)])
+        if self.model(basis) is None:
+            self.connection.execute(delete(models).where(models.c.basis == basis))
+            self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
+
+    def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
+        """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
+        dropped = freed = 0
+        for basis, _, size in self.model_rounds():
+            one, row = models.c.basis == basis, self._model(basis)
+            if row is None:
+                self.connection.execute(delete(models).where(one))
+            elif size and basis not in keep:
+                left = {"tensors": b"", "digest": model_digest(b"", row.info)}
+                self.connection.execute(update(models).where(one).values(**left))
+            else:
+                continue
+            dropped, freed = dropped + 1, freed + size
+        return dropped, freed
 
     # All of it
 

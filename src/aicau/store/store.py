@@ -3,17 +3,20 @@
 import hashlib
 import json
 import os
+import re
+import secrets
 import sqlite3
+import stat
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Engine, inspect
 
-from aicau.core.errors import InputError, StoreError
-from aicau.store.engine import SQLITE_HEADER, WAIT, connect, explained, fault, label, locate, transaction
+from aicau.core.errors import AicauError, InputError, StoreError
+from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
 
@@ -51,6 +54,28 @@ class Store:
         with transaction(self.engine, self.where, writing=True) as connection:
             yield Session(connection)
 
+    @property
+    def read_only(self) -> bool:
+        """Whether this user may only read the file."""
+        return self.engine.dialect.name == "sqlite" and not writable(Path(str(self.engine.url.database)))
+
+    def compact(self, rounds: int, author: str) -> tuple[int, int]:
+        """Drop all kept models but the newest of so many rounds, and give the room back: how many, and their bytes."""
+        with self.writing() as session:
+            newest = {round: basis for basis, round, _ in session.model_rounds()}
+            dropped, freed = session.drop_models([newest[round] for round in sorted(newest)[-rounds:]])
+            if dropped:
+                session.event("compact", author, None, models=dropped, bytes=freed)
+        if self.engine.dialect.name == "sqlite":
+            try:
+                with explained(self.where), closing(self.engine.raw_connection()) as connection:
+                    connection.cursor().execute("VACUUM")
+            except AicauError as error:
+                raise StoreError(
+                    f"{dropped} old models were dropped, but the file is as large as before: {error}"
+                ) from error
+        return dropped, freed
+
     def close(self) -> None:
         self.engine.dispose()
 
@@ -77,43 +102,69 @@ def create_store(
         finally:
             engine.dispose()
         return open_store(name, wait)
-    path = Path(str(url.database))
-    if path.exists():
-        raise InputError(f"{path} exists already; a new campaign needs a new file")
+    path, where = Path(str(url.database)), label(url)
     if not path.parent.is_dir():
-        raise InputError(f"cannot make {path}: its folder does not exist")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        raise InputError(f"cannot make {where}: its folder does not exist; make the folder first")
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        try:
-            partial.touch(exist_ok=False)
-        except OSError as error:
-            raise StoreError(f"cannot make {path}: {error.strerror}") from error
-        with explained(str(path)), closing(sqlite3.connect(partial)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
-        engine = connect(URL.create("sqlite", database=str(partial)), wait)
-        _fill(engine, str(path), settings, pool, author)
-        engine.dispose()  # the last connection moves the log into the file
-        try:
-            with partial.open("rb+") as file:
-                os.fsync(file.fileno())
-            os.link(partial, path)  # unlike a rename, it fails where another was faster
-            _sync_folder(path.parent)
-        except FileExistsError:
-            raise InputError(f"{path} exists already; a new campaign needs a new file") from None
-        except OSError as error:
-            raise StoreError(f"cannot make {path}: {error.strerror}") from error
-    finally:
-        for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
-            leftover.unlink(missing_ok=True)
+        with _making(path) as folder:
+            if path.exists():
+                raise FileExistsError
+            try:
+                partial.touch(exist_ok=False)
+                with explained(where), closing(sqlite3.connect(partial)) as connection:
+                    connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
+                engine = connect(URL.create("sqlite", database=str(partial)), wait)
+                _fill(engine, where, settings, pool, author)
+                engine.dispose()  # the last connection moves the log into the file and syncs it
+                _give_name(partial, path)
+                os.fsync(folder)
+            finally:
+                for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
+                    leftover.unlink(missing_ok=True)
+    except FileExistsError:
+        raise InputError(f"{where} exists already; a new campaign needs a new file") from None
+    except OSError as error:
+        raise StoreError(f"cannot make {where}: {error.strerror}; nothing was changed") from error
     return open_store(name, wait)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+@contextmanager
+def _making(path: Path) -> Iterator[int]:
+    """The folder, locked together with all others that make a campaign in it. The lock ends with the process, so who
+    finds no other removes what a killed process left of this name."""
+    import fcntl
+
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        with suppress(OSError):  # another makes a campaign here now, or the file system knows no locks
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.partial(-wal|-shm|-journal)?")
+            if found := [file for file in path.absolute().parent.iterdir() if ours.fullmatch(file.name)]:
+                if path.exists() and path.stat().st_size == 0:  # it died inside _give_name
+                    path.unlink()
+                for file in found:
+                    file.unlink()
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield folder
     finally:
-        os.close(handle)
+        os.close(folder)
+
+
+def _give_name(partial: Path, path: Path) -> None:
+    """Move the finished file to its place, unless another was faster: a plain rename would overwrite that one."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links here: an empty file takes the name, and only who made it may replace it
+        path.touch(exist_ok=False)
+        try:
+            partial.rename(path)
+        except OSError:
+            path.unlink()
+            raise
 
 
 def _fill(engine: Engine, where: str, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> None:
@@ -142,30 +193,22 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
     url = locate(name)
     where = label(url)
     if url.get_backend_name() == "sqlite":
-        _check_file(Path(str(url.database)))
+        _look(Path(str(url.database)), where)
     engine = connect(url, wait)
     try:
-        try:
-            meta = _meta(engine, where)
-        except StoreError:
-            if not _frozen(url):
-                raise
-            engine = connect(url, wait, read_only=True)
-            meta = _meta(engine, where)
+        meta = _meta(engine, where)
+        store = Store(engine, where, _settings(meta, where))
         if _version(meta, where) < len(MIGRATIONS):
+            if store.read_only:
+                raise StoreError(
+                    f"{where} was made by an older aicau, and you may only read it; ask its owner to open it once with"
+                    " this version, or open a copy of it; nothing was changed"
+                )
             _migrate(engine, where)
     except BaseException:
         engine.dispose()
         raise
-    return Store(engine, where, json.loads(meta["settings"]))
-
-
-def _frozen(url: URL) -> bool:
-    """A file in a folder where nobody can write, with no log beside it: it can be read as it is."""
-    if url.get_backend_name() != "sqlite":
-        return False
-    path = Path(str(url.database))
-    return not os.access(path.absolute().parent, os.W_OK) and not Path(f"{path}-wal").exists()
+    return store
 
 
 def _migrate(engine: Engine, where: str) -> None:
@@ -176,16 +219,19 @@ def _migrate(engine: Engine, where: str) -> None:
         session.set_meta("version", str(len(MIGRATIONS)))
 
 
-def _check_file(path: Path) -> None:
-    if not path.exists():
-        raise InputError(f"there is no campaign at {path}; make one with 'aicau init'")
+def _look(path: Path, where: str) -> None:
+    """What can be said of a file without opening it."""
     try:
-        with path.open("rb") as file:
-            header = file.read(len(SQLITE_HEADER))
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror}") from error
-    if header != SQLITE_HEADER:
-        raise InputError(f"{path} is not a campaign: it is not an SQLite file; nothing was changed")
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"there is no campaign at {where}; make one with 'aicau init'") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{where} cannot be a campaign: {getattr(error, 'strerror', None) or error}") from error
+    if not stat.S_ISREG(found.st_mode):
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+        raise InputError(f"{where} is not a campaign but {kind}; name the file of a campaign, such as screen.db")
+    if found.st_size < 512:  # SQLite takes an empty file for a new database
+        raise InputError(f"{where} is empty or no SQLite file; name the file of a campaign, or make one: 'aicau init'")
 
 
 def _meta(engine: Engine, where: str) -> dict[str, str]:
@@ -201,10 +247,22 @@ def _meta(engine: Engine, where: str) -> dict[str, str]:
     return meta
 
 
+def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
+    kinds = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str}
+    try:
+        settings: dict[str, Any] = json.loads(meta["settings"])
+        whole = all(isinstance(settings[name], kind) for name, kind in kinds.items())
+    except (KeyError, TypeError, ValueError):
+        whole = False
+    if not whole:
+        raise StoreError(f"the settings of {where} are damaged; restore it from a copy; nothing was changed")
+    return settings
+
+
 def _version(meta: dict[str, str], where: str) -> int:
     version = meta.get("version", "")
-    if not version.isdecimal() or "settings" not in meta:
-        raise fault(where, ValueError("malformed version or settings"))
+    if not version.isdecimal():
+        raise fault(where, ValueError("malformed version"))
     if int(version) > len(MIGRATIONS):
         raise InputError(
             f"{where} was written by a newer aicau (version {version} of its tables, this one knows"

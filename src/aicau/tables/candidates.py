@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.store import Chunk
-from aicau.tables.sheet import Sheet
+from aicau.tables.sheet import Sheet, is_text, plain
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
@@ -31,7 +31,7 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
     for name in sheet.table.column_names:
         if name == id:
             continue
-        if name in RESERVED:
+        if name.strip().casefold() in RESERVED:
             raise InputError(f"{sheet.name}: a column called {name!r} has a meaning of its own here; rename it")
         if name in ignore:
             columns.append({"name": name, "kind": "ignored"})
@@ -53,7 +53,7 @@ def _number(sheet: Sheet, name: str) -> dict[str, Any]:
         shift, scale = float(values.mean()), float(values.std())
     if not np.isfinite([shift, scale]).all():
         raise InputError(f"{sheet.name}, column {name!r}: numbers up to {np.abs(values).max():.3g} are too large")
-    return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 0 else 1.0}
+    return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 
 def _category(sheet: Sheet, name: str) -> dict[str, Any]:
@@ -80,13 +80,25 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Ch
         name = column["name"]
         if column["kind"] == "number":
             arrays[name] = pa.array(sheet.numbers(name))
+        elif column["kind"] == "category":
+            arrays[name] = sheet.texts(name)
         else:
-            array = sheet.array(name)
-            arrays[name] = array if column["kind"] == "ignored" else sheet.texts(name)
+            arrays[name] = _kept(sheet, name)
     table = pa.table(arrays)
     for start in range(0, sheet.rows, CHUNK):
         part = ids.slice(start, CHUNK)
         yield Chunk(len(part), _pack(pa.table({"id": part})), _pack(table.slice(start, CHUNK)))
+
+
+def _kept(sheet: Sheet, name: str) -> pa.Array:
+    """A column that is no feature, in a form that every kind of file can hold."""
+    array = sheet.array(name)
+    if is_text(array.type):
+        sheet.texts(name, empty=True)  # refuses zero bytes
+    try:
+        return plain(array)
+    except InputError as error:
+        raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
 
 
 def _distinct(sheet: Sheet, id: str, ids: pa.Array) -> None:
@@ -95,7 +107,7 @@ def _distinct(sheet: Sheet, id: str, ids: pa.Array) -> None:
         return
     again = counts.field(0)[pc.index(pc.greater(counts.field(1), 1), True).as_py()]
     first, second = pc.indices_nonzero(pc.equal(ids, again)).to_pylist()[:2]
-    raise InputError(f"{sheet.at(second, id)}: the id {again.as_py()!r} stands in row {first + sheet.first} already")
+    raise InputError(f"{sheet.at(second, id)}: the id {shown(again.as_py())} stands in row {sheet.row(first)} already")
 
 
 def _pack(table: pa.Table) -> bytes:
@@ -107,7 +119,8 @@ def _pack(table: pa.Table) -> bytes:
 
 def unpack(data: bytes) -> pa.Table:
     """The table behind the bytes of a chunk."""
-    return pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_all()
+    table = pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_all()
+    return pa.table([plain(column) for column in table.columns], names=table.column_names)
 
 
 def all_ids(parts: Iterable[bytes]) -> pa.Array:

@@ -1,21 +1,25 @@
 """What came back from the laboratory: rows of a table become measurements, or one sentence says why not."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.core.errors import InputError, unknown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Measurement
 from aicau.tables.sheet import Sheet
 
 TASKS = ("regression", "classification", "count")  # what a measurement is: a value, a label, a count
-LARGEST = 1e100  # its square is still a number
+OPTIONAL = ("status", "sem", "count", "replicate")
+LARGEST = 1e60  # its square is still a number, and so is that of 1 / LARGEST
 LARGEST_COUNT = 1e15  # every whole number below is a number of its own
-MOST_CLASSES = 50
+LARGEST_SEM = 1e6  # times the largest value beside it
+MOST_REPEATS = 1_000_000  # of `count` and `replicate`
+LONGEST = 100  # characters of a batch or a label
 GOOD, BAD = ("", "ok", "completed"), ("failed",)
 
 
@@ -26,15 +30,16 @@ def parse(
     batch: str | None,
     ids: pa.Array,  # of all candidates, in their order
     task: str = "regression",
-    known: Sequence[str] = (),  # labels told before
+    own: Collection[str] = (),  # columns of the pool: `ask` handed them out, and they are no results
 ) -> list[Measurement]:
     """One measurement per row: a value, or a mean with `sem` and `count`, or a well whose `status` is failed.
 
     For classification a label, or `count` equal ones; for counts a whole number.
     """
+    sheet = _named(sheet, [id, target, *([] if batch is None else [batch]), *OPTIONAL], own)
     rows = sheet.rows
     candidate = find(sheet, id, ids)
-    batches = sheet.texts(batch).to_pylist() if batch is not None else [None] * rows
+    batches = [None] * rows if batch is None else _batches(sheet, batch)
     failed = _failed(sheet)
     if not failed.all():
         sheet.array(target)
@@ -42,16 +47,42 @@ def parse(
     labels: list[str | None] = [None] * rows
     if sheet.has(target):
         if task == "classification":
-            labels = _labels(sheet, target, failed, known)
+            labels = sheet.labels(target, failed)
         else:
             value = _values(sheet, target, failed, task)
-    sem, count = _summaries(sheet, failed) if task == "regression" else _equal(sheet, failed, task)
+    sem, count = _summaries(sheet, failed, value) if task == "regression" else _equal(sheet, failed, task)
     replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else np.zeros(rows)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
     counts = count.astype(int).tolist()
-    lines = range(sheet.first, sheet.first + rows)
+    lines = map(sheet.row, range(rows))
     return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels))
+
+
+def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
+    """The same table with the columns that are read called as they should: case and blanks around do not count."""
+    wanted = {name.strip().casefold(): name for name in names}
+    found: dict[str, str] = {}
+    columns = []
+    for column in sheet.table.column_names:
+        name = column if column in names or column in own else wanted.get(column.strip().casefold(), column)
+        if name in found:
+            raise InputError(f"{sheet.name}: columns {found[name]!r} and {column!r} both read as {name!r}; rename one")
+        found[name] = column
+        columns.append(name)
+    return Sheet(sheet.table.rename_columns(columns), sheet.name, sheet.first)
+
+
+def _batches(sheet: Sheet, batch: str) -> list[str | None]:
+    """Names without blanks around, of at most `LONGEST` characters."""
+    names = pc.utf8_trim_whitespace(sheet.texts(batch))
+    for wrong, words in (
+        (pc.equal(names, ""), "is empty; expected a name"),
+        (pc.greater(pc.utf8_length(names), LONGEST), f"this name has more than {LONGEST} characters; shorten it"),
+    ):
+        if (row := pc.index(wrong, True).as_py()) >= 0:
+            raise InputError(f"{sheet.at(row, batch)}: {words}")
+    return list(names.to_pylist())
 
 
 def check_task(task: str) -> str:
@@ -64,38 +95,18 @@ def check_task(task: str) -> str:
 def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], task: str) -> NDArray[np.float64]:
     value = sheet.numbers(target, failed)
     largest = LARGEST_COUNT if task == "count" else LARGEST
-    if (huge := np.abs(np.nan_to_num(value)) > largest).any():
-        row = int(np.argmax(huge))
-        raise InputError(f"{sheet.at(row, target)}: {value[row]:.3g} is too large; expected at most {largest:.0e}")
+    size = np.abs(np.nan_to_num(value))
+    for wrong, words in (
+        (size > largest, f"is too large; expected at most {largest:.0e}"),
+        ((size > 0) & (size.max() < 1 / largest), "is too small; write the values in a smaller unit"),
+    ):
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(f"{sheet.at(row, target)}: {value[row]:.3g} {words}")
     if task == "count" and (wrong := ~failed & ((value < 0) | (value != np.floor(value)))).any():
         row = int(np.argmax(wrong))
         raise InputError(f"{sheet.at(row, target)}: expected a count, a whole number from 0, got {value[row]:g}")
     return value
-
-
-def _labels(sheet: Sheet, target: str, failed: NDArray[np.bool_], known: Sequence[str]) -> list[str | None]:
-    """The text of every cell; one number written in two ways, or hundreds of different texts, cannot be meant."""
-    labels = sheet.labels(target, failed)
-    seen = {_as_number(label): label for label in known}
-    for row, label in enumerate(labels):
-        if label is None:
-            continue
-        other = seen.setdefault(_as_number(label), label)
-        if other != label:
-            raise InputError(f"{sheet.at(row, target)}: {label!r} and {other!r} are one number; write it in one way")
-        if len(seen) > MOST_CLASSES:
-            raise InputError(
-                f"{sheet.at(row, target)}: this is class number {len(seen)}, and there can be {MOST_CLASSES};"
-                " is the target one of a few classes?"
-            )
-    return labels
-
-
-def _as_number(label: str) -> float | str:
-    try:
-        return float(label)
-    except ValueError:
-        return label
 
 
 def _equal(sheet: Sheet, failed: NDArray[np.bool_], task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -120,7 +131,7 @@ def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
         row = pc.index(pc.is_null(found), True).as_py()
-        raise InputError(f"{sheet.at(row, id)}: {texts[row].as_py()!r} is not the id of a candidate")
+        raise InputError(f"{sheet.at(row, id)}: {shown(texts[row].as_py())} is not the id of a candidate")
     return list(found.to_pylist())
 
 
@@ -131,11 +142,13 @@ def _failed(sheet: Sheet) -> NDArray[np.bool_]:
     bad = pc.is_in(words, pa.array(BAD))
     known = pc.or_(bad, pc.is_in(words, pa.array(GOOD)))
     if (row := pc.index(known, False).as_py()) >= 0:
-        raise InputError(f"{sheet.at(row, 'status')}: expected ok or failed, got {words[row].as_py()!r}")
+        raise InputError(f"{sheet.at(row, 'status')}: expected ok or failed, got {shown(words[row].as_py())}")
     return np.asarray(bad.to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def _summaries(sheet: Sheet, failed: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _summaries(
+    sheet: Sheet, failed: NDArray[np.bool_], value: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Standard error and count of rows that are means; NaN and 1 of rows that are single values."""
     none, ones = np.full(sheet.rows, np.nan), np.ones(sheet.rows)
     if not sheet.has("sem") and not sheet.has("count"):
@@ -145,10 +158,16 @@ def _summaries(sheet: Sheet, failed: NDArray[np.bool_]) -> tuple[NDArray[np.floa
             raise InputError(f"{sheet.name} has a column {other!r} but no column {column!r}; a mean needs both")
     no_sem, no_count = sheet.blank("sem") | failed, sheet.blank("count") | failed
     sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", no_count)
+    most = LARGEST_SEM * float(np.abs(np.nan_to_num(value)).max(initial=0.0)) or LARGEST
     checks = (
         (~no_sem & no_count, "count", "a mean with a standard error needs the count behind it"),
         (~no_count & no_sem & (count > 1), "sem", "a mean of several values needs its standard error"),
         (~no_sem & (sem < 0), "sem", "a standard error is at least 0"),
+        (
+            ~no_sem & (sem > most),
+            "sem",
+            f"a standard error above {most:.0e} cannot be of these values; check its unit",
+        ),
     )
     for wrong, column, words in checks:
         if wrong.any():
@@ -159,10 +178,12 @@ def _summaries(sheet: Sheet, failed: NDArray[np.bool_]) -> tuple[NDArray[np.floa
 def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> NDArray[np.float64]:
     values = sheet.numbers(column, skip)
     with np.errstate(invalid="ignore"):
-        wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > 2**31 - 1))
+        wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > MOST_REPEATS))
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise InputError(f"{sheet.at(row, column)}: expected a whole number of at least 1, got {values[row]:g}")
+        raise InputError(
+            f"{sheet.at(row, column)}: expected a whole number from 1 to {MOST_REPEATS:,}, got {values[row]:g}"
+        )
     return values
 
 
@@ -171,3 +192,16 @@ def digest(rows: Sequence[Measurement], correct: bool) -> str:
     # The first six fields as ever: a table told to an older aicau is known again.
     lines = sorted(str((*row[:6], *([] if row.label is None else [row.label]))) for row in rows)
     return hashlib.sha256("\n".join([f"correct={correct}", *lines]).encode()).hexdigest()
+
+
+def summary(told: dict[str, Any]) -> str:
+    """What a tell changed, in words."""
+    new, known, left = told["new"], told["known"], f"{told['pending']} still pending"
+    if told["already"]:
+        return f"nothing new: {'the row is' if known == 1 else f'all {known} rows are'} known already; {left}"
+    done = told["completed"]
+    parts = [f"{done} {'point' if done == 1 else 'points'} completed"] if done or told["failed"] else []
+    words = {"failed": "failed", "unrequested": "not asked for", "superseded": "replaced"}
+    parts += [f"{told[name]} {word}" for name, word in words.items() if told[name]]
+    first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
+    return "; ".join([first, *([", ".join(parts)] if parts else []), left])

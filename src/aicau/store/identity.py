@@ -1,0 +1,226 @@
+"""Which rows of a file are known already. A measurement is known by its id, batch, replicate and value.
+
+Status, standard error and count are part of the value; a number is compared by its first 15 digits, as many as a
+spreadsheet keeps. Rows without a replicate number are compared as a set: two equal ones in a file are two measurements,
+and the same file again, or one that has grown, adds only what is more. What could be a new measurement or a changed
+value is new where a proposed point waits for it, and refused otherwise.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from aicau.core.errors import InputError
+
+FAILED = "failed"
+MOST_CLASSES = 50
+
+
+class Measurement(NamedTuple):
+    """One row of a file that came back; `line` is where it stood, for messages."""
+
+    candidate: int
+    value: float | None  # None: the well failed, or it has a label
+    sem: float | None = None
+    repeats: int = 1  # values behind a mean
+    batch: str | None = None
+    replicate: int | None = None
+    line: int = 0
+    label: str | None = None  # the class, where classes are measured
+
+    @property
+    def status(self) -> str:
+        return FAILED if self.value is None and self.label is None else "ok"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a file adds to a store."""
+
+    new: list[Measurement]
+    matched: list[Any]  # rows of the store that stand in the file again
+    replaced: list[Any]  # rows of the store that give way
+
+
+def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[int]) -> Compared:
+    """Rows that are new beside all that is stored; `waiting` are pending points of each candidate."""
+    new: list[Measurement] = []
+    matched: list[Any] = []
+    doubtful: list[tuple[Measurement, str]] = []
+    groups = _groups(stored)
+    for key, some in _groups(rows).items():
+        if key in groups:
+            _compare(_once(some), groups[key], new, matched, doubtful)
+        else:
+            new += _once(some)
+    left = Counter(waiting)
+    for row in new:
+        left[row.candidate] -= row.repeats
+    for row, words in doubtful:
+        if left[row.candidate] <= 0:
+            raise InputError(words)
+        left[row.candidate] -= row.repeats
+        new.append(row)
+    return Compared(sorted(new, key=lambda row: row.line), matched, [])
+
+
+def _compare(
+    rows: list[Measurement],
+    stored: list[Any],
+    new: list[Measurement],
+    matched: list[Any],
+    doubtful: list[tuple[Measurement, str]],
+) -> None:
+    """The rows of one id and batch."""
+    pool: dict[Any, list[Any]] = defaultdict(list)  # by value and number; current rows are taken first
+    for one in sorted(stored, key=lambda one: one.superseded_by is None):
+        pool[_value(one), one.replicate].append(one)
+    labels: dict[Any, set[int | None]] = defaultdict(set)
+    for value, number in pool:
+        labels[value].add(number)
+    taken: list[Any] = []
+    count = sum(one.replicate is None for one in stored)
+    for wild in (False, True):  # the same number first; then a row without a number is any row of its value
+        left = []
+        for row in rows:
+            value = _value(row)
+            numbers: set[int | None] = {row.replicate}
+            if wild:
+                own = row.replicate is not None and row.replicate > count and by_chance(row)
+                numbers = labels[value] if row.replicate is None else set() if own else {None}
+            place = next((pool[value, number] for number in sorted(numbers, key=str) if pool[value, number]), None)
+            if place is None:
+                left.append(row)
+            else:
+                taken.append(place.pop())
+        rows = left
+    matched += taken
+    since = {one.superseded_by for one in taken}  # what replaced a row that stands in the file is no other value
+    rest = [one for some in pool.values() for one in some if one.superseded_by is None and one.tell not in since]
+    nameless = [one for one in rest if one.replicate is None and one.status != FAILED]
+    current = [one for one in stored if one.superseded_by is None]
+    number = 1 + max([len(current), *(one.replicate or 0 for one in current)])
+    for row in rows:
+        others = rest if row.replicate is None else [one for one in rest if one.replicate == row.replicate]
+        if row.replicate is not None and not others and row.replicate <= len(nameless):
+            raise InputError(
+                f"{_says(row, nameless[0])} without a replicate number; a new measurement? number it {number};"
+                " or leave the numbers out to correct it with --correct"
+            )
+        if not others:
+            new.append(row)
+            continue
+        words = f"{_says(row, others[0])}; meant as a correction? use --correct; a new measurement?"
+        words += f" give it the number {number} in a column 'replicate'"
+        if row.replicate is not None and any(one.status != FAILED for one in others):
+            raise InputError(words)
+        doubtful.append((row, words))
+
+
+def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
+    """Rows that replace current ones of the same id and batch (and replicate, where they name one)."""
+    new: list[Measurement] = []
+    matched: list[Any] = []
+    replaced: list[Any] = []
+    groups = _groups(current)
+    for key, some in _groups(rows).items():
+        some = _once(some)
+        whole = any(row.replicate is None for row in some)
+        for number in [None] if whole else dict.fromkeys(row.replicate for row in some):
+            old = [one for one in groups.get(key, []) if number is None or one.replicate == number]
+            told = [row for row in some if number is None or row.replicate == number]
+            if not old:
+                raise InputError(
+                    f"row {told[0].line} corrects nothing: no such measurement was told before"
+                    " (same id, batch and, where given, replicate); nothing was changed"
+                )
+            if Counter(map(_value, old)) == Counter(map(_value, told)):
+                matched += old
+            else:
+                replaced, new = replaced + old, new + told
+    return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
+
+
+def by_chance(row: Measurement) -> bool:
+    """Whether another measurement may well have the same value: labels, whole numbers, failed wells."""
+    return row.value is None or row.value % 1 == 0
+
+
+def _groups(rows: Iterable[Any]) -> dict[tuple[int, str], list[Any]]:
+    found: dict[tuple[int, str], list[Any]] = defaultdict(list)
+    for row in rows:
+        found[row.candidate, (row.batch or "").strip()].append(row)
+    return found
+
+
+def _value(row: Any) -> tuple[Any, ...]:
+    value, sem = (None if part is None else f"{part + 0.0:.15g}" for part in (row.value, row.sem))
+    return row.status, value, sem, row.repeats, row.label
+
+
+def _once(rows: list[Measurement]) -> list[Measurement]:
+    """A numbered replicate counts once, and has one value; it may have failed before."""
+    numbered: dict[tuple[int, str], Measurement] = {}
+    found = []
+    for row in rows:
+        if row.replicate is not None:
+            other = numbered.setdefault((row.replicate, row.status), row)
+            if _value(other) != _value(row):
+                raise InputError(
+                    f"rows {other.line} and {row.line} are both replicate {row.replicate} of one id and batch, with"
+                    " different values; give each a number of its own, or leave the column 'replicate' out"
+                )
+            if other is not row:
+                continue
+        found.append(row)
+    return found
+
+
+def _says(row: Measurement, old: Any) -> str:
+    return f"row {row.line} says {_shown(row)}, and {_shown(old)} is known for the same id and batch"
+
+
+def _shown(row: Any) -> str:
+    if row.status == FAILED:
+        return FAILED
+    words = repr(row.label) if row.label is not None else f"{row.value:.15g}"
+    words += f" ± {row.sem:.15g}" if row.sem is not None else ""
+    return words + (f" ({row.repeats} times)" if row.repeats > 1 else "")
+
+
+def check_labels(rows: Iterable[Measurement], known: Iterable[str]) -> None:
+    """One number written in two ways, or hundreds of different texts, cannot be meant."""
+    seen = {_as_number(label): label for label in known}
+    for row in rows:
+        if row.label is None:
+            continue
+        other = seen.setdefault(_as_number(row.label), row.label)
+        if other != row.label:
+            raise InputError(f"row {row.line}: {row.label!r} and {other!r} are one number; write it in one way")
+        if len(seen) > MOST_CLASSES:
+            raise InputError(
+                f"row {row.line}: this is class number {len(seen)}, and there can be {MOST_CLASSES};"
+                " is the target one of a few classes?"
+            )
+
+
+def _as_number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def look_alikes(new: Iterable[str], known: Iterable[str]) -> list[tuple[str, str]]:
+    """Names that differ from a known one (or one before) only by case, blanks, unicode form or a zero at the end."""
+    seen: dict[float | str, str] = {}
+    for name in known:
+        seen.setdefault(_folded(name), name)
+    pairs = [(name, seen.setdefault(_folded(name), name)) for name in dict.fromkeys(new)]
+    return [(name, other) for name, other in pairs if name != other]
+
+
+def _folded(name: str) -> float | str:
+    return _as_number("".join(unicodedata.normalize("NFKC", name).casefold().split()))
