@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from aicau.simulation.simulate.curves import COLOURS, DASHES
+from aicau.simulation.curves import COLOURS, DASHES
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 

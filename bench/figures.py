@@ -1,7 +1,7 @@
 """Pictures of the comparison: learning curves of the panels, and average ranks with their critical difference."""
 
 import numpy as np
-from aicau.simulation.simulate.curves import COLOURS, DASHES, log_ticks
+from aicau.simulation.curves import COLOURS, DASHES, log_ticks
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from aicau.simulation.simulate.curves import COLOURS
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.simulation.curves import COLOURS
+from aicau.simulation.loop import Lane, Loop
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop
 from numpy.typing import NDArray
 
 from aicau import problems

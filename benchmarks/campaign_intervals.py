@@ -11,8 +11,8 @@ import argparse
 
 import numpy as np
 import torch
-from aicau.campaign.campaign.model import fit
-from aicau.prediction.values.measured import Measured
+from aicau.campaign.model import fit
+from aicau.prediction.measured import Measured
 
 from aicau import Strategy
 from aicau.core import streams

@@ -26,7 +26,7 @@ def child(code: str, *arguments: str) -> dict:
     """Run code that prints JSON; its seconds (imports apart) and its peak memory."""
     frame = f"""
 import json, resource, sys, time
-from aicau.campaign.campaign.campaign import Campaign
+from aicau.campaign.campaign import Campaign
 {code}
 print(json.dumps(dict(out, peak_gb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)))
 """
@@ -89,7 +89,7 @@ def plain_executemany(path: Path, rows: list[tuple]) -> float:
 
 def tell_ratio(folder: Path, rows: int = 10_000, candidates: int = 10_000, repeats: int = 5) -> dict:
     """`tell` of a CSV file in a process that has imported everything, against executemany in turn."""
-    from aicau.campaign.campaign.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
 
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(candidates)], "x": rng.random(candidates)})

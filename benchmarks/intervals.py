@@ -11,8 +11,8 @@ import argparse
 from pathlib import Path
 
 import torch
-from aicau.prediction.values.values import predict
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.prediction.values import predict
+from aicau.simulation.loop import Lane, Loop
 
 from aicau import problems
 from aicau.bias import Evidence

@@ -11,8 +11,8 @@ their paired ratios with 95% intervals.
 import argparse
 
 import numpy as np
-from aicau.prediction.values.values import predict
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.prediction.values import predict
+from aicau.simulation.loop import Lane, Loop
 
 from aicau.bias import Evidence, Posterior
 from aicau.core import checks, streams

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import torch
-from aicau.prediction.values import discrete_fit
+from aicau.prediction import discrete_fit
 
 from aicau.core import bregman, streams
 from aicau.core.task import Task

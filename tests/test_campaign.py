@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.prediction.values.values import COLUMNS
+from aicau.prediction.values import COLUMNS
 
 from aicau import Campaign
 from aicau.core.errors import InputError

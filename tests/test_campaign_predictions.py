@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.campaign.campaign.model import Model
-from aicau.prediction.values.values import COLUMNS
+from aicau.campaign.model import Model
+from aicau.prediction.values import COLUMNS
 from typer.testing import CliRunner
 
 from aicau import Campaign

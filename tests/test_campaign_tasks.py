@@ -7,10 +7,10 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.campaign.campaign.setup import parse_strategy
-from aicau.prediction.values.discrete import after_zeros, interval, scatter
-from aicau.simulation.curves.figures import legend
-from aicau.simulation.curves.story import tell_story
+from aicau.campaign.setup import parse_strategy
+from aicau.prediction.discrete import after_zeros, interval, scatter
+from aicau.report.figures import legend
+from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.acquisition.trust import Trust

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from aicau.simulation.simulate.simulate import simulate
+from aicau.simulation.simulate import simulate
 
 from aicau import gp, kernels
 from aicau.bias.quadratic import initial_parameters, split_pairs

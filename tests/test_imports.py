@@ -75,7 +75,7 @@ def test_public_names_exist_and_match_their_homes():
 
     for name in aicau.__all__:
         assert getattr(aicau, name) is not None
-    from aicau.simulation.simulate.simulate import simulate
+    from aicau.simulation.simulate import simulate
 
     assert aicau.simulate is simulate
     modules = {path.stem for path in SOURCE.glob("*.py")} | {path.parent.name for path in SOURCE.glob("*/__init__.py")}

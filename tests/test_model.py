@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from aicau.campaign.campaign.model import Measured, Model, fit
-from aicau.prediction.values.values import PARTS, predict, quantile
+from aicau.campaign.model import Measured, Model, fit
+from aicau.prediction.values import PARTS, predict, quantile
 from safetensors.torch import load, save
 
 from aicau import Evidence, Observations, gp
@@ -101,7 +101,7 @@ def test_a_mean_of_several_values_counts_as_several():
 
 def test_many_measurements_are_seen_as_means(fitted, monkeypatch):
     x, rows, truth, model = fitted
-    monkeypatch.setattr("aicau.campaign.campaign.model.MOST_EVIDENCE", 79)
+    monkeypatch.setattr("aicau.campaign.model.MOST_EVIDENCE", 79)
     means = fit(x, rows, streams.runs(0, 1), Strategy.parse("pemse:direct:spread"))
     assert means.correction.left_out.shape == (1, 40)
     said, one = means.predict().columns(), model.predict().columns()

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.simulation.curves.data import WORDS
-from aicau.simulation.curves.story import tell_story
+from aicau.report.data import WORDS
+from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.core.errors import InputError

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from aicau.prediction.values.values import predict, quantile
+from aicau.prediction.values import predict, quantile
 
 from aicau import Evidence
 from aicau.bias import Posterior

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop
 from numpy.typing import NDArray
 from torch import Tensor
 

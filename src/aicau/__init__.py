@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from aicau.acquisition import Score, View
     from aicau.batching import Eigen, Spread, Top
     from aicau.bias import Direct, Evidence, Perfect, Quadratic
-    from aicau.campaign.campaign.campaign import Campaign
+    from aicau.campaign.campaign import Campaign
     from aicau.core import bregman, streams
     from aicau.core.decomposition import (
         difference,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aicau.core.pool import Pool
     from aicau.ensembles import MLP, Members, Modules, PosteriorSamples, Regressors
     from aicau.problems import Problem, TableProblem
-    from aicau.simulation.simulate.simulate import Result, simulate
+    from aicau.simulation.simulate import Result, simulate
     from aicau.strategy import Strategy
 
 __version__ = "0.1.0"

@@ -4,7 +4,7 @@
                                                           └──► prediction
 
 `simulate` calls it for hundreds of runs at once, a campaign for one, `query` on arrays; so a comparison measures what a
-laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction.values) is what is known after the second.
+laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction) is what is known after the second.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from aicau.core.runs import by_run
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.gp import noise
-from aicau.prediction.values import Predictor, State, outcome
+from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
 
 AT_ONCE = 100_000  # candidates predicted at a time

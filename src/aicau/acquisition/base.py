@@ -73,8 +73,9 @@ class View:
     def __getitem__(self, run: slice) -> "View":
         """Some of the runs (along the first leading dimension)."""
         shared = ("x", "points", "task")
-        parts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
-        return replace(self, **{name: None if part is None else part[run] for name, part in parts.items()})
+        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
+        some: dict[str, Any] = {name: None if part is None else part[run] for name, part in parts.items()}
+        return replace(self, **some)
 
     def __len__(self) -> int:
         return self.allowed.shape[0]

@@ -126,7 +126,7 @@ class Campaign:
     # Asking
 
     def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
-        """The next `n` points: id, features, replicate, why, and the numbers behind it. They are pending from now on.
+        """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
         The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
         """
@@ -136,7 +136,7 @@ class Campaign:
                 return known
             moment = Moment.read(session)
         self._check_room(moment, n)
-        model = self.models.at(moment) if self.models.enough(moment) else None
+        model = None if self.models.missing(moment) else self.models.at(moment)
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
             if (known := self._known(session, request, n)) is not None:
@@ -146,7 +146,7 @@ class Campaign:
                 moment = Moment.read(session)
                 self._check_room(moment, n)
                 rows = self._choose(moment, model, n)
-            basis = moment.basis if model is None else int(model.info["basis"])
+            basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return self._batch(session, ask)
 
@@ -154,6 +154,19 @@ class Campaign:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
         with self.store.reading() as session:
             return self._batch(session, None, PENDING)
+
+    def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
+        """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
+        with self.store.reading() as session:
+            last = session.last_ask()
+            if last is None:
+                return None, [], None
+            return self._batch(session, last.id), [row.status for row in session.proposals(last.id)], last.round
+
+    def moment(self) -> Moment:
+        """All that the next batch depends on, as it is now."""
+        with self.store.reading() as session:
+            return Moment.read(session)
 
     def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
         if request is None:
@@ -175,25 +188,23 @@ class Campaign:
             )
 
     def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
-        from aicau.acquisition import CHANGES
         from aicau.campaign.choice import choose
 
         strategy = self.strategy
-        earlier: list[Model] = []
-        if model is not None and strategy.change is not None:
-            earlier = self.models.earlier(moment, CHANGES[strategy.change] - 1)
-        picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n)
-        return [(p.candidate, p.replicate, p.why, json.dumps(p.numbers, sort_keys=True)) for p in picks]
+        earlier = self.models.earlier(moment) if model is not None and strategy.difference else None
+        missing = self.models.missing(moment) if model is None else ""
+        picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n, missing)
+        return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     def _batch(self, session: Session, ask: int | None, status: str | None = None) -> pd.DataFrame:
         rows = session.proposals(ask, status)
         index = [row.candidate for row in rows]
         frame = self._described(session, index)
         frame["replicate"] = [row.replicate for row in rows]
-        frame["why"] = [row.why for row in rows]
+        frame["reason"] = [row.why for row in rows]
         numbers = [json.loads(row.numbers) for row in rows]
-        for name in ("distance", "epistemic", "bias", "aleatoric"):
-            frame[f"why_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+        for name in ("score", "distance", "epistemic", "bias", "aleatoric"):
+            frame[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
         return frame
 
     def _described(self, session: Session, index: Sequence[int]) -> pd.DataFrame:
@@ -261,13 +272,9 @@ class Campaign:
             yield pa.table({id: ids, **{f"aicau_{k}" if k == id else k: pa.array(v) for k, v in columns.items()}})
             start += len(ids)
 
-    def note(self) -> str:
-        """What must be known about the predictions, in words: after a few results they are not debiased yet."""
-        return self.models.current().note
-
     def predict(self, path: str | Path | None = None, force: bool = False) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
-        the expected squared error of a network: epistemic, bias, aleatoric. `note` says where the mean is not debiased.
+        the expected squared error of a network: epistemic, bias, aleatoric.
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
@@ -311,7 +318,7 @@ class Campaign:
                 "models": len(sizes),
                 "model_bytes": sum(sizes),
                 "task": self.task,
-                **({"classes": session.labels()} if self.task == "classification" else {}),
+                "classes": session.labels(),
                 "strategy": self.settings["strategy"],
                 "ensemble": ensemble_of(self.settings),
                 "seed": self.settings["seed"],
@@ -331,9 +338,7 @@ class Campaign:
 
         Returns how many models were dropped, and their size in bytes.
         """
-        from aicau.acquisition import CHANGES
-
-        dropped, freed = self.store.compact(CHANGES.get(self.strategy.change or "", 1), self.author)
+        dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
         return {"dropped": dropped, "bytes": freed}
 
     def export(self, folder: str | Path, force: bool = False) -> list[Path]:
@@ -350,10 +355,10 @@ class Campaign:
 
         It replaces an earlier report, and another file only with `force`.
         """
+        from aicau.report.gather import gather
         from aicau.report.page import render
-        from aicau.report.story import tell_story
 
         force = force or is_report(Path(path))
         check_new(Path(path), force)
-        text = render(tell_story(self))
+        text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.acquisition import View
-from aicau.campaign.campaign.model import Model
+from aicau.campaign.model import Model
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.kernels import MLPSettings
-from aicau.prediction.values import Prediction, outcome
+from aicau.prediction import Prediction, outcome
 from aicau.round import Past, Round, first_batch, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy

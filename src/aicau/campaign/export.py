@@ -15,7 +15,7 @@ from aicau import tables
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
 from aicau.store import Session, Store, schema
-from aicau.tables.files import candidates
+from aicau.tables import candidates
 
 FORMAT = "aicau export"
 MANIFEST = "manifest.json"  # what an export wrote, with hashes: the next one replaces only that

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.bias import Belief
-from aicau.campaign.campaign.rows import Told
+from aicau.campaign.rows import Told
 from aicau.core.errors import StoreError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
 from aicau.ensembles.mlp import FittedMLP
 from aicau.kernels import MLPSettings
-from aicau.prediction.values import Figures, Prediction, Predictor, State, outcome
+from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
@@ -86,7 +86,7 @@ class Model:
             "figures": self.figures.to_json(),
             "predictor": self.predictor.words(),
         }
-        kept = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        kept = {name: tensor.clone().contiguous() for name, tensor in tensors.items()}
         return kept, json.dumps(words, sort_keys=True, allow_nan=False)
 
 
@@ -124,8 +124,8 @@ def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy
         predictions = tensors["members"]
     index, y, batch = (tensors[f"rows.{name}"] for name in ROWS)
     rows = Observations(index, y, torch.zeros_like(index[0]), batch)
-    units = [tensors[f"units.{name}"] for name in UNITS]
-    state = State(own, x, rows, fitted, predictions, tensors["keys"], *units)
+    shift, scale, shared = (tensors[f"units.{name}"] for name in UNITS)
+    state = State(own, x, rows, fitted, predictions, tensors["keys"], shift, scale, shared)
     parts = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
     predictor = what.load(parts, kept["predictor"] | {"figures": kept["figures"]})
     return Model(how, kept["ensemble"], strategy, state, predictor, tuple(kept["labels"]), kept["basis"])

@@ -1,28 +1,30 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aicau.campaign.campaign.setup import ensemble_of, strategy_of, task_of
+from aicau.campaign.setup import ensemble_of, strategy_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import Moment, Store
-from aicau.tables.files import candidates
+from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aicau.campaign.campaign.model import Model
+    from aicau.campaign.model import Model
 
 
 class Models:
+    """What a campaign has fitted so far."""
+
     def __init__(self, store: Store) -> None:
         self.store = store
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
         self._x: Tensor | None = None
 
     def features(self) -> "Tensor":  # (n, d) float32
+        """The candidates, encoded and standardised."""
         if self._x is None:
             import torch
 
@@ -33,10 +35,14 @@ class Models:
             self._x = torch.from_numpy(np.concatenate(parts))
         return self._x
 
-    def enough(self, moment: Moment) -> bool:
-        """Whether a model can be fitted: something was measured, and of labels at least two classes."""
-        labels = task_of(self.store.settings) == "classification"
-        return bool(moment.rows) and (not labels or len({row.label for row in moment.rows}) > 1)
+    def missing(self, moment: Moment) -> str:
+        """Why no model can be fitted yet; empty where one can."""
+        from aicau.prediction import outcome
+
+        if not moment.rows:
+            return "nothing is measured yet"
+        labels = sorted({row.label for row in moment.rows} - {None})
+        return outcome(task_of(self.store.settings)).too_few(labels)
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements."""
@@ -48,17 +54,16 @@ class Models:
         """Fitted now; kept where this user may write."""
         from safetensors.torch import save
 
-        from aicau.campaign.campaign.choice import round_key
-        from aicau.campaign.campaign.model import fit
-        from aicau.prediction.values.measured import Measured
+        from aicau.campaign.choice import keys_of
+        from aicau.campaign.model import fit
+        from aicau.campaign.rows import read
 
         settings = self.store.settings
-        key = round_key(settings["seed"], moment.round)
+        keys = keys_of(settings["seed"], moment)
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
-        model = fit(self.features(), Measured.of(moment.rows), key, strategy, task, ensemble)
-        model = replace(model, info=model.info | {"basis": moment.basis})
+        model = fit(self.features(), read(moment.rows), keys, strategy, task, ensemble, moment.basis)
         if keep and not self.store.read_only:
-            tensors, info = model.state()
+            tensors, info = model.pack()
             blob = save(tensors)
             with self.store.writing() as session:
                 session.add_model(moment.basis, moment.round, blob, info)
@@ -67,33 +72,44 @@ class Models:
     def kept(self, basis: int) -> "Model | None":
         """The model that was kept of so many tells; None where there is none that can be read."""
         from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        from aicau.campaign.model import unpack
 
         with self.store.reading() as session:
             row = session.model(basis)
+        settings = self.store.settings
         try:
-            return None if row is None else self.loaded(row)
+            if row is None:
+                return None
+            tensors = load(bytes(row.tensors))
+            return unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
-            return None  # damaged, or kept by another version
+            return None  # damaged: it is fitted again
 
-    def loaded(self, row: Any) -> "Model":
-        from safetensors.torch import load
-
-        from aicau.campaign.campaign.model import Model
-
-        return Model.load(load(bytes(row.tensors)), row.info, self.features())
-
-    def earlier(self, moment: Moment, most: int) -> "list[Model]":
-        """The models of the rounds before, the latest last."""
+    def past(self, basis: int, round: int, keep: bool = False) -> "Model | None":
+        """The model of an earlier round; fitted again where none was kept. None where nothing could be fitted."""
+        if (kept := self.kept(basis)) is not None:
+            return kept
         with self.store.reading() as session:
-            last = {round: basis for basis, round, _ in session.model_rounds() if round < moment.round}
-            moments = [Moment.past(session, last[round], round) for round in sorted(last)[-most:]]
+            moment = Moment.past(session, basis, round)
+        return None if self.missing(moment) else self.fit(moment, keep)
+
+    def rounds(self) -> list[tuple[int, int]]:
+        """(basis, round) of every model that was fitted, oldest first."""
+        with self.store.reading() as session:
+            return [(basis, round) for basis, round, _ in session.model_rounds()]
+
+    def earlier(self, moment: Moment) -> "Model | None":
+        """The model of the round before."""
+        last = {round: basis for basis, round in self.rounds() if round < moment.round}
         # Not kept when fitted again: who asks may hold the lock for writing by now.
-        return [self.kept(past.basis) or self.fit(past, keep=False) for past in moments]
+        return self.past(last[max(last)], max(last)) if last else None
 
     def current(self) -> "Model":
         """The model of what is measured now."""
         with self.store.reading() as session:
             moment = Moment.read(session)
-        if not moment.rows:
-            raise InputError("nothing was measured yet, so there is nothing to predict from; tell some results first")
+        if missing := self.missing(moment):
+            raise InputError(f"{missing}, so there is nothing to predict from; tell more results first")
         return self.at(moment)

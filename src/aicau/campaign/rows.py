@@ -39,9 +39,9 @@ def read(rows: Sequence[Any]) -> Told:
         batch.extend([len(batches) + at if row.batch is None else code[row.batch]] * len(own))
     if not batches:  # nobody said what was measured together
         batch = [0] * len(batch)
-    parts = (torch.tensor(part, dtype=kind)[None] for part, kind in ((index, torch.int64), (y, torch.float64)))
-    together = torch.tensor(batch, dtype=torch.int64)
-    return Told(Observations(*parts, torch.zeros_like(together), together[None]), labels, batches)
+    where, together = (torch.tensor(part, dtype=torch.int64)[None] for part in (index, batch))
+    values = torch.tensor(y, dtype=torch.float64)[None]
+    return Told(Observations(where, values, torch.zeros_like(where[0]), together), labels, batches)
 
 
 def values_behind(mean: float, sem: float | None, count: int) -> list[float]:

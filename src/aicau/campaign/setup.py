@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aicau.core.errors import InputError, shown, unknown
+from aicau.core.errors import InputError, shown
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LARGE = 20_000  # candidates beyond which the default strategy would take minutes
 LARGE_STRATEGY = "pemse:direct:spread"
 LONGEST = 200  # characters of a name
+REMOVED = {"rehearsed": "joint", "conditional": "spread", "power": "spread", "slope": "difference"}  # and what serves
 
 
 def settings_for(
@@ -93,14 +94,12 @@ def default_author() -> str:
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
+    from aicau import ensembles
     from aicau.campaign.choice import try_out
-    from aicau.ensembles import ENSEMBLES
+    from aicau.prediction import outcome
 
     task = results.check_task(task)
-    if ensemble not in ENSEMBLES:
-        raise unknown("ensemble", ensemble, list(ENSEMBLES))
-    if ensemble != "paper" and task != "regression":
-        raise InputError(f"ensemble {ensemble!r} is for values; leave it out for {task}")
+    ensembles.make(ensemble, outcome(task).task(("0", "1")))
     try_out(parse_strategy("default" if strategy is None else strategy, task), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
@@ -109,11 +108,12 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
 
 def parse_strategy(text: str, task: str) -> "Strategy":
     """A strategy that a laboratory can use: one that does not need the truth."""
-    from aicau.campaign.choice import TASKS
+    from aicau.prediction import outcome
     from aicau.strategy import Strategy
 
-    strategy = Strategy.parse(text, task=TASKS[task])
-    if "perfect" in str(text).lower().split(":"):
+    words = [REMOVED.get(word, word) for word in str(text).strip().lower().split(":")]  # of campaigns made before
+    strategy = Strategy.parse(":".join(word for word in words if word), task=outcome(task).task(("0", "1")))
+    if "perfect" in words:
         raise InputError(f"strategy {text!r} knows the truth, which only a simulation has; try 'direct' for the bias")
     return strategy
 

@@ -62,7 +62,7 @@ def ask(
     author: Author = None,
     as_json: Json = False,
 ) -> None:
-    """Get the next batch: id, features, replicate and why. Its points are pending until they are told or abandoned.
+    """Get the next batch: id, features, replicate and reason. Its points are pending until they are told or abandoned.
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
@@ -178,14 +178,10 @@ def predict(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        note = opened.note()
         if out is not None:
             written(out, lambda: opened.predict(out, force))
-            words = f"{out}: {opened.n:,} candidates" + (f"\n{note}" if note else "")
-            say(as_json, {"path": str(out), "candidates": opened.n, "note": note}, words)
+            say(as_json, {"path": str(out), "candidates": opened.n}, f"{out}: {opened.n:,} candidates")
             return
-        if note:
-            print(note, file=sys.stderr)
         if as_json:
             for at, table in enumerate(opened.predictions()):
                 words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]

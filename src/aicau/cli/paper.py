@@ -38,7 +38,7 @@ def simulate(
     if plot is not None and (plot.suffix.lower() not in {".png", ".svg", ".pdf"} or not plot.parent.is_dir()):
         raise AicauError(f"cannot write a plot to {plot}: name a .png, .svg or .pdf file in a folder that exists")
     from aicau import problems
-    from aicau.simulation.simulate.simulate import simulate as run
+    from aicau.simulation.simulate import simulate as run
     from aicau.strategy import Strategy
 
     parameters = {"grid": grid, "noise_scale": noise_scale}
@@ -54,7 +54,7 @@ def simulate(
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        from aicau.simulation.simulate.curves import table
+        from aicau.simulation.curves import table
 
         console = Console()
         columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())

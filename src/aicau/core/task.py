@@ -6,7 +6,7 @@
 | classification | a class number 0 … c − 1 | probabilities (..., K, n, c) | kl | excess log loss D[p‖F̄] |
 | count | 0, 1, 2 … | rates (..., K, n) | poisson | excess Poisson divergence |
 
-What a laboratory is told about each (reading a result, predicting, explaining) is in `aicau.prediction.values`.
+What a laboratory is told about each (reading a result, predicting, explaining) is in `aicau.prediction`.
 """
 
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from aicau import gp
 from aicau.core.observations import Observations
-from aicau.core.pool import coordinates
+from aicau.core.pool import Frame, coordinates
 from aicau.core.runs import by_run
 
 REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
@@ -240,3 +240,28 @@ def interval(fitted: Fitted) -> tuple[float, float]:
     low = 0.0 if absent else math.exp(centre - 1.96 * spread) * scale
     high = math.exp(min(centre + 1.96 * spread, math.log(gp.BATCH_BOUNDS[1]))) * scale
     return low, high
+
+
+@dataclass(frozen=True)
+class PlateEffects:
+    """What plates add to all their values, in the target's units."""
+
+    batches: Tensor  # (b,) ids
+    shift: Tensor  # (b,) of each plate: its best linear unbiased prediction
+    error: Tensor  # (b,) standard error of each shift
+    variance: float  # between plates, by REML
+    interval: tuple[float, float]  # 95%, of the variance
+
+
+def plate_effects(x: Tensor, observations: Observations) -> PlateEffects:  # (n, d), (1, l)
+    """The shift of each plate and the variance between plates, with what is not known of them."""
+    o = observations
+    rows = Frame.of(x).coordinates(x[o.index].double())
+    fitted = fit(rows, o.y, o.batch, fades=False)
+    posterior, batches = fitted.posterior, o.batch[0].unique()
+    member = (o.batch[0] == batches[:, None]).to(o.y)  # (b, l)
+    scale, shared = posterior.scale[0], fitted.shared[0] / posterior.scale[0] ** 2
+    half = torch.linalg.solve_triangular(posterior.cholesky[0], member.mT, upper=False)  # (l, b)
+    left = (shared - shared**2 * (half**2).sum(0)).clamp_min(0)
+    shift = (member @ fitted.shift[0]) / member.sum(-1)
+    return PlateEffects(batches, shift, left.sqrt() * scale, float(fitted.shared[0]), interval(fitted))

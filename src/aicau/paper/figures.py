@@ -8,7 +8,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from aicau.paper.plan import BATCHED, FIGURES, Outcome
-from aicau.simulation.simulate.curves import COLOURS, curve, log_ticks
+from aicau.simulation.curves import COLOURS, curve, log_ticks
 
 TITLES = {"type1": "Type I, no noise", "type2": "Type II, uncorrelated", "type3": "Type III, correlated"}
 

@@ -30,7 +30,7 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
 from aicau.round import Round
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 TYPES = ("type1", "type2", "type3")

@@ -1,10 +1,10 @@
 """What is handed out after a round: one object per task, by name; a new one is one file and one line here."""
 
 from aicau.core.errors import unknown
-from aicau.prediction.values.base import PARTS, Check, Figures, Outcome, Prediction, Predictor, State
-from aicau.prediction.values.classification import Classification, ClassPrediction
-from aicau.prediction.values.count import Count, CountPrediction
-from aicau.prediction.values.regression import Regression, ValuePrediction
+from aicau.prediction.base import PARTS, Check, Figures, Outcome, Prediction, Predictor, State
+from aicau.prediction.classification import Classification, ClassPrediction
+from aicau.prediction.count import Count, CountPrediction
+from aicau.prediction.regression import Regression, ValuePrediction
 
 OUTCOMES: dict[str, Outcome] = {
     "regression": Regression(),

@@ -17,7 +17,7 @@ from aicau.acquisition import terms
 from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import bregman
 from aicau.core.task import Task
-from aicau.prediction.values.base import PARTS, Check, Figures, State, counted, members_at, shares
+from aicau.prediction.base import PARTS, Check, Figures, State, counted, members_at, shares
 
 TINY = 1e-12  # smallest probability whose logarithm is taken
 LEAST = 1e-3  # probability that counts for a label which the model had never seen

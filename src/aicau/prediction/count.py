@@ -17,8 +17,8 @@ from torch import Tensor
 from aicau.bias import BiasEstimator
 from aicau.core import bregman
 from aicau.core.task import Task
-from aicau.prediction.values.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares
-from aicau.prediction.values.classification import TINY, believed, in_words, outside, parts_of
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares
+from aicau.prediction.classification import TINY, believed, in_words, outside, parts_of
 
 LEAST_RATE = 1e-6  # over the mean count
 PRIOR = 5.0  # measurements that a Poisson's scatter is worth

@@ -18,7 +18,7 @@ from aicau.bias import BiasEstimator, Correction, Posterior
 from aicau.core import decomposition
 from aicau.core.runs import threads, threads_for
 from aicau.core.task import REGRESSION, Task
-from aicau.prediction.values.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
 
 LEVEL = 0.95
 MOST_SHOWN = 4096  # candidates behind averages over the pool
@@ -120,9 +120,9 @@ class ValuePredictor:
             unknown = unknown + self.shared / self.batches
             scale = state.scale[0]
             mean, ensemble_own = (state.in_units(part[None])[0] for part in (ensemble - bias, ensemble))
-            parts = (decomposition.epistemic(members).double(), bias**2 + unknown, own + self.shared, unknown)
-            squares = (part * scale**2 for part in parts)
-            return ValuePrediction(mean, ensemble_own, *squares, self.correction.left_out[0])
+            apart, off = decomposition.epistemic(members).double() * scale**2, (bias**2 + unknown) * scale**2
+            new, left = (own + self.shared) * scale**2, unknown * scale**2
+            return ValuePrediction(mean, ensemble_own, apart, off, new, left, self.correction.left_out[0])
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""

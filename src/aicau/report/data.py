@@ -76,7 +76,7 @@ class Map:
 
 
 @dataclass(frozen=True)
-class Story:
+class Contents:
     settings: dict[str, Any]
     status: dict[str, Any]
     rounds: list[Round]
@@ -87,7 +87,6 @@ class Story:
     batch_round: int | None
     states: list[str]
     labels: Labels | None = None
-    note: str = ""  # about the predictions
 
     @property
     def task(self) -> str:
@@ -109,6 +108,13 @@ class Words:
     decomposition: str
     observed: str  # what is drawn against the stated probability
     calibration: str  # may name the last point: {stated}, {observed}, {count}
+    root: bool = False  # the error is the root of the mean loss
+    labelled: bool = False  # results are labels
+
+    def mean_error(self, loss: NDArray[np.float64]) -> float:
+        """The error of several measurements."""
+        mean = float(loss.mean())
+        return mean**0.5 if self.root else mean
 
 
 MEMBERS = "Out of fold: each member of the ensemble predicts the points that it was not trained on."
@@ -124,6 +130,7 @@ WORDS = {
         " the mean of the members minus the estimated bias.",
         observed="share inside the interval",
         calibration=INTERVALS,
+        root=True,
     ),
     "classification": Words(
         error="log loss",
@@ -134,6 +141,7 @@ WORDS = {
         observed="share of labels of that class",
         calibration="Each point is a group of similar probabilities that a model gave before the label was known; its"
         " height is how often the label then was of that class.",
+        labelled=True,
     ),
     "count": Words(
         error="Poisson divergence",

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from aicau.simulation.curves.data import Story
+from aicau.report.data import Contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ STYLE: dict[Any, Any] = {
 }  # fmt: skip
 
 
-def draw(story: Story) -> dict[str, str]:
+def draw(contents: Contents) -> dict[str, str]:
     """SVG text of every figure that has something to show, by name; the same numbers give the same text."""
     drawn = {}
     for make in (learning, decomposition, calibration, noise, shifts, confusion, agreement, shares, candidates):
@@ -48,7 +48,7 @@ def draw(story: Story) -> dict[str, str]:
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
             figure = Figure()
             axes = figure.add_subplot()
-            make(axes, story)
+            make(axes, contents)
             if axes.has_data():
                 drawn[name] = _svg(figure, axes, name)
     return drawn
@@ -101,30 +101,30 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
     axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, max(1.05 * float(base.max()), 1e-12)))
 
 
-def learning(axes: "Axes", story: Story) -> None:
+def learning(axes: "Axes", contents: Contents) -> None:
     lines = (("out of fold", BLUE, "o", "out_of_fold"), ("held out", ORANGE, "s", "held_out"))
     for label, colour, marker, field in lines:
-        points = [(r.measurements, getattr(r, field)) for r in story.rounds if getattr(r, field) is not None]
+        points = [(r.measurements, getattr(r, field)) for r in contents.rounds if getattr(r, field) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
             axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, max(1.08 * axes.dataLim.y1, 1e-12)))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    _label(axes, "measurements behind the model", f"{story.words.error} of {story.settings['target']}")
+    _label(axes, "measurements behind the model", f"{contents.words.error} of {contents.settings['target']}")
 
 
-def decomposition(axes: "Axes", story: Story) -> None:
-    if not story.rounds:
+def decomposition(axes: "Axes", contents: Contents) -> None:
+    if not contents.rounds:
         return
-    parts = (("epistemic", BLUE, "epistemic"), ("bias", ORANGE, story.words.bias), ("aleatoric", GREY, "noise"))
-    _bars(axes, [([getattr(r, field) for r in story.rounds], colour, name) for field, colour, name in parts])
-    _names(axes, [str(r.measurements) for r in story.rounds])
-    _label(axes, "measurements behind the model", story.words.parts)
+    parts = (("epistemic", BLUE, "epistemic"), ("bias", ORANGE, contents.words.bias), ("aleatoric", GREY, "noise"))
+    _bars(axes, [([getattr(r, field) for r in contents.rounds], colour, name) for field, colour, name in parts])
+    _names(axes, [str(r.measurements) for r in contents.rounds])
+    _label(axes, "measurements behind the model", contents.words.parts)
 
 
-def calibration(axes: "Axes", story: Story) -> None:
-    if not story.calibration:
+def calibration(axes: "Axes", contents: Contents) -> None:
+    if not contents.calibration:
         return
-    stated, observed, count = (np.array(column) for column in zip(*story.calibration, strict=True))
+    stated, observed, count = (np.array(column) for column in zip(*contents.calibration, strict=True))
     half = 1.96 * np.sqrt(np.clip(stated * (1 - stated), 1e-9, None) / count)
     axes.plot((0, 1), (0, 1), color=GREY, lw=1.2, ls=(0, (4, 3)), label="ideal")
     axes.fill_between(stated, stated - half, stated + half, color=GREY, alpha=0.3, lw=0, label="chance")
@@ -132,11 +132,11 @@ def calibration(axes: "Axes", story: Story) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1.02))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(PercentFormatter(1))
-    _label(axes, "stated probability", story.words.observed)
+    _label(axes, "stated probability", contents.words.observed)
 
 
-def noise(axes: "Axes", story: Story) -> None:
-    found = story.noise
+def noise(axes: "Axes", contents: Contents) -> None:
+    found = contents.noise
     if not found.replicates:
         return
     mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
@@ -147,29 +147,29 @@ def noise(axes: "Axes", story: Story) -> None:
         line = np.linspace(0, 1.05 * float(mean.max()) + 1e-12, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
     axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) + 1e-12)
-    _label(axes, f"mean {story.settings['target']} of a candidate", "standard deviation of its values")
+    _label(axes, f"mean {contents.settings['target']} of a candidate", "standard deviation of its values")
 
 
-def shifts(axes: "Axes", story: Story) -> None:
-    rows = story.noise.batches[-MOST_BATCHES:]
+def shifts(axes: "Axes", contents: Contents) -> None:
+    rows = contents.noise.batches[-MOST_BATCHES:]
     if not rows:
         return
     error = [1.96 * (b.error or 0.0) for b in rows]
     axes.axhline(0, color=GREY, lw=1.2)
     axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
     _names(axes, [b.name for b in rows])
-    _label(axes, story.settings["batch"] or "batch", f"mean {story.settings['target']} minus model")
+    _label(axes, contents.settings["batch"] or "batch", f"mean {contents.settings['target']} minus model")
 
 
-def confusion(axes: "Axes", story: Story) -> None:
+def confusion(axes: "Axes", contents: Contents) -> None:
     """Told labels against predicted ones; the colour is the share of what was told."""
-    table = np.array(story.labels.confusion if story.labels else (), dtype=float)
-    if story.labels is None or not table.sum():
+    table = np.array(contents.labels.confusion if contents.labels else (), dtype=float)
+    if contents.labels is None or not table.sum():
         return
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
     colour = np.concatenate([np.broadcast_to(to_rgb(BLUE), (*table.shape, 3)), 0.75 * share[..., None]], -1)
     axes.imshow(colour, aspect="auto", interpolation="nearest")
-    _names(axes, story.labels.names)
+    _names(axes, contents.labels.names)
     axes.set_yticks(axes.get_xticks(), [_short(label.get_text(), 12) for label in axes.get_xticklabels()])
     axes.margins(0)
     axes.grid(False)
@@ -179,9 +179,9 @@ def confusion(axes: "Axes", story: Story) -> None:
     _label(axes, "predicted, out of fold", "label told")
 
 
-def agreement(axes: "Axes", story: Story) -> None:
+def agreement(axes: "Axes", contents: Contents) -> None:
     """Candidates with several labels: whether these agree, by the most frequent one."""
-    labels = story.labels
+    labels = contents.labels
     if labels is None or not sum(labels.agree) + sum(labels.differ):
         return
     _bars(axes, [(labels.agree, BLUE, "all labels agree"), (labels.differ, ORANGE, "labels differ")])
@@ -190,21 +190,21 @@ def agreement(axes: "Axes", story: Story) -> None:
     _label(axes, "most frequent label", "candidates with several labels")
 
 
-def shares(axes: "Axes", story: Story) -> None:
+def shares(axes: "Axes", contents: Contents) -> None:
     """Share of each label in each batch."""
-    if story.labels is None or not story.labels.batches:
+    if contents.labels is None or not contents.labels.batches:
         return
-    names, counts = zip(*story.labels.batches[-MOST_BATCHES:], strict=True)
+    names, counts = zip(*contents.labels.batches[-MOST_BATCHES:], strict=True)
     table = np.array(counts, dtype=float)
     part = table / np.maximum(table.sum(1, keepdims=True), 1)
-    _bars(axes, [(part[:, at], *look) for at, look in enumerate(legend(story.labels.names))])
+    _bars(axes, [(part[:, at], *look) for at, look in enumerate(legend(contents.labels.names))])
     if len(names) <= MOST_CELLS:
         for at, total in enumerate(table.sum(1)):
             axes.text(at, 1.01, f"{total:.0f}", ha="center", va="bottom")
     _names(axes, names)
     axes.set_ylim(0, 1.1)
     axes.yaxis.set_major_formatter(PercentFormatter(1))
-    _label(axes, story.settings["batch"] or "batch", "share of labels")
+    _label(axes, contents.settings["batch"] or "batch", "share of labels")
 
 
 def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
@@ -221,9 +221,9 @@ def _dots(axes: "Axes", points: NDArray[np.float64], **look: Any) -> "PathCollec
     return axes.scatter(points[:, 0], points[:, 1], **look)
 
 
-def candidates(axes: "Axes", story: Story) -> None:
+def candidates(axes: "Axes", contents: Contents) -> None:
     """The candidates in two dimensions: measured ones by value or class, the next ones circled."""
-    found, labels = story.map, story.labels
+    found, labels = contents.map, contents.labels
     pale = {"linewidths": 0, "rasterized": True}
     if found.predicted is None:
         _dots(axes, found.candidates, s=6, color=GREY, alpha=0.5, label="candidates", **pale)
@@ -236,7 +236,7 @@ def candidates(axes: "Axes", story: Story) -> None:
         edge = {"edgecolors": GREY, "linewidths": 0.5}
         dots = _dots(axes, found.measured, c=found.values, s=24, cmap="viridis", label="measured", **edge)
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
-        bar.set_label(_short(f"mean {story.settings['target']}"))
+        bar.set_label(_short(f"mean {contents.settings['target']}"))
         bar.outline.set_visible(False)
     if len(found.pending):
         ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink"}

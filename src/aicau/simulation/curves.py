@@ -12,7 +12,7 @@ from aicau.core.statistics import Interval, half_width
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from aicau.simulation.simulate.simulate import Result
+    from aicau.simulation.simulate import Result
 
 # Okabe & Ito's palette, told apart by readers with any kind of colour vision; line styles carry it into print.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5D3A9B", "#8C8C00")

@@ -22,7 +22,7 @@ from aicau.core.observations import Observations
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run, side_by_side
 from aicau.core.streams import Purpose
-from aicau.prediction.values import State
+from aicau.prediction import State
 from aicau.problems import Problem
 from aicau.round import Past, Round, round_keys
 from aicau.strategy import Chooser

@@ -1,4 +1,4 @@
-"""Strategies compared on a problem: `simulate`, and what came out of it (aicau.simulation.simulate.loop advances the runs)."""
+"""Strategies compared on a problem: `simulate`, and what came out of it (aicau.simulation.loop advances the runs)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from aicau.core.statistics import Interval, mean_interval, paired_difference, pa
 from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
 from aicau.round import Round
-from aicau.simulation.simulate.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Chooser, Strategy
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
@@ -93,7 +93,7 @@ class Result:
 
     def plot(self, path: str | None = None) -> object:
         """Learning curves with 95% bands; written to `path` where one is given, and returned as a figure."""
-        from aicau.simulation.simulate.curves import learning_curves
+        from aicau.simulation.curves import learning_curves
 
         return learning_curves(self, path)
 

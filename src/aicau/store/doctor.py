@@ -92,7 +92,6 @@ def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
 def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
     sizes = {row.id: row.rows for row in session.table(tells)}
     rows = session.measurements(current=False)
-    labelled = settings.get("task") == "classification"
     there = Counter(row.tell for row in rows)
     wrong = [
         f"tell {tell} has {there[tell]} of its {sizes.get(tell)} rows"
@@ -100,8 +99,8 @@ def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
         if there[tell] != sizes.get(tell)
     ]
     for row in rows:
-        found, other = (row.label, row.value) if labelled else (row.value, row.label)
-        fits = (row.status == "ok") == (found is not None) and other is None
+        found = [part for part in (row.value, row.label) if part is not None]
+        fits = len(found) == (row.status == "ok")
         if not 0 <= row.candidate < settings["candidates"] or not fits:
             wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {found}")
         if row.superseded_by is not None and not row.tell < row.superseded_by <= len(sizes):

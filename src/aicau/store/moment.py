@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from aicau.store.schema import tells
+from aicau.store.schema import asks, tells
 from aicau.store.session import ABANDONED, PENDING, Session
 
 
@@ -16,6 +16,7 @@ class Moment:
     rows: Sequence[Any]  # current measurements that did not fail, in the order they were told
     pending: list[int]  # candidates
     abandoned: list[int]  # candidates given up, and not measured since
+    turn: int = 0  # asks in this round so far
 
     @classmethod
     def read(cls, session: Session) -> "Moment":
@@ -25,7 +26,8 @@ class Moment:
         rows = [row for row in session.measurements() if row.status == "ok"]
         measured = {row.candidate for row in rows}
         abandoned = [c for c in session.candidates(ABANDONED) if c not in measured]
-        return cls(0 if last is None else last.id, basis, round, rows, session.candidates(PENDING), abandoned)
+        turn = 0 if last is None else session.count(asks, round=round)
+        return cls(0 if last is None else last.id, basis, round, rows, session.candidates(PENDING), abandoned, turn)
 
     @classmethod
     def past(cls, session: Session, basis: int, round: int) -> "Moment":

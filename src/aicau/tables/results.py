@@ -1,7 +1,7 @@
 """What came back from the laboratory: rows of a table become measurements, or one sentence says why not."""
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Measurement
 from aicau.tables.sheet import Sheet
 
-TASKS = ("regression", "classification", "count")  # what a measurement is: a value, a label, a count
 OPTIONAL = ("status", "sem", "count", "replicate")
 LARGEST = 1e60  # its square is still a number, and so is that of 1 / LARGEST
 LARGEST_COUNT = 1e15  # every whole number below is a number of its own
@@ -43,14 +42,7 @@ def parse(
     failed = _failed(sheet)
     if not failed.all():
         sheet.array(target)
-    value = np.full(rows, np.nan)
-    labels: list[str | None] = [None] * rows
-    if sheet.has(target):
-        if task == "classification":
-            labels = sheet.labels(target, failed)
-        else:
-            value = _values(sheet, target, failed, task)
-    sem, count = _summaries(sheet, failed, value) if task == "regression" else _equal(sheet, failed, task)
+    value, labels, sem, count = READERS[task](sheet, target, failed)
     replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else np.zeros(rows)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
@@ -85,16 +77,55 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     return list(names.to_pylist())
 
 
+Column = NDArray[np.float64]
+Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts behind them
+
+
+def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
+    """Numbers, or means with a standard error and a count."""
+    value = _values(sheet, target, failed, LARGEST)
+    return value, [None] * sheet.rows, *_summaries(sheet, failed, value)
+
+
+def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
+    """Labels, or `count` equal ones in a row."""
+    none = np.full(sheet.rows, np.nan)
+    _refuse(sheet, failed, "a label", "sem")
+    found: list[str | None] = sheet.labels(target, failed) if sheet.has(target) else [None] * sheet.rows
+    if not sheet.has("count"):
+        return none, found, none, np.ones(sheet.rows)
+    skip = sheet.blank("count") | failed
+    return none, found, none, np.where(skip, 1.0, _whole(sheet, "count", skip))
+
+
+def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
+    """Whole numbers from 0."""
+    value = _values(sheet, target, failed, LARGEST_COUNT)
+    if (wrong := ~failed & ((value < 0) | (value != np.floor(value)))).any():
+        row = int(np.argmax(wrong))
+        raise InputError(f"{sheet.at(row, target)}: expected a count, a whole number from 0, got {value[row]:g}")
+    _refuse(sheet, failed, "a count", "sem", "count")
+    return value, [None] * sheet.rows, np.full(sheet.rows, np.nan), np.ones(sheet.rows)
+
+
+READERS: dict[str, Callable[[Sheet, str, NDArray[np.bool_]], Read]] = {
+    "regression": _regression,
+    "classification": _classification,
+    "count": _count,
+}
+
+
 def check_task(task: str) -> str:
-    """One of the three, or one sentence."""
-    if task not in TASKS:
-        raise unknown("task", task, list(TASKS))
+    """One of the three tasks; another word is refused."""
+    if task not in READERS:
+        raise unknown("task", task, list(READERS))
     return task
 
 
-def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], task: str) -> NDArray[np.float64]:
+def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
+    if not sheet.has(target):  # every well failed
+        return np.full(sheet.rows, np.nan)
     value = sheet.numbers(target, failed)
-    largest = LARGEST_COUNT if task == "count" else LARGEST
     size = np.abs(np.nan_to_num(value))
     for wrong, words in (
         (size > largest, f"is too large; expected at most {largest:.0e}"),
@@ -103,26 +134,15 @@ def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], task: str) -> 
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(f"{sheet.at(row, target)}: {value[row]:.3g} {words}")
-    if task == "count" and (wrong := ~failed & ((value < 0) | (value != np.floor(value)))).any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"{sheet.at(row, target)}: expected a count, a whole number from 0, got {value[row]:g}")
     return value
 
 
-def _equal(sheet: Sheet, failed: NDArray[np.bool_], task: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """No standard errors; `count` equal labels behind a row of classification."""
-    none, ones = np.full(sheet.rows, np.nan), np.ones(sheet.rows)
-    what = "a label" if task == "classification" else "a count"
-    for column in ("sem", "count"):
-        if not sheet.has(column) or (column == "count" and task == "classification"):
-            continue
-        if (given := ~sheet.blank(column) & ~failed).any():
+def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -> None:
+    """Columns that have no meaning beside this kind of result must be empty."""
+    for column in columns:
+        if sheet.has(column) and (given := ~sheet.blank(column) & ~failed).any():
             words = f"{what} has no {column!r}; tell every measurement in a row of its own"
             raise InputError(f"{sheet.at(int(np.argmax(given)), column)}: {words}")
-    if task != "classification" or not sheet.has("count"):
-        return none, ones
-    skip = sheet.blank("count") | failed
-    return none, np.where(skip, 1.0, _whole(sheet, "count", skip))
 
 
 def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
