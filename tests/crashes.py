@@ -168,7 +168,7 @@ def check(address, acknowledged):
             elif what.get("ids"):
                 assert asked[what["request"]] == what["ids"]
         before = campaign.status()["measurements"]
-        campaign.tell(pd.DataFrame({"id": ["c0"], "y": [float(before)], "plate": "after"}))
+        campaign.tell(pd.DataFrame({"id": ["c0"], "y": [float(before)], "plate": f"after {before}"}))
         assert campaign.status()["measurements"] == before + 1
 
 

@@ -102,8 +102,9 @@ def _compare(
     nameless = [one for one in rest if one.replicate is None and one.status != FAILED]
     current = [one for one in stored if one.superseded_by is None]
     number = 1 + max([len(current), *(one.replicate or 0 for one in current)])
+    numbered = _numbered(rest)
     for row in rows:
-        others = rest if row.replicate is None else [one for one in rest if one.replicate == row.replicate]
+        others = rest if row.replicate is None else numbered[row.replicate]
         if row.replicate is not None and not others and row.replicate <= len(nameless):
             raise InputError(
                 f"{_says(row, nameless[0])} without a replicate number; a new measurement? number it {number};"
@@ -127,10 +128,10 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
     groups = _groups(current)
     for key, some in _groups(rows).items():
         some = _once(some)
-        whole = any(row.replicate is None for row in some)
-        for number in [None] if whole else dict.fromkeys(row.replicate for row in some):
-            old = [one for one in groups.get(key, []) if number is None or one.replicate == number]
-            told = [row for row in some if number is None or row.replicate == number]
+        whole = any(row.replicate is None for row in some)  # then all numbers of the id and batch give way
+        there = _numbered(groups.get(key, []), whole)
+        for number, told in _numbered(some, whole).items():
+            old = there[number]
             if not old:
                 raise InputError(
                     f"row {told[0].line} corrects nothing: no such measurement was told before"
@@ -139,8 +140,17 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
             if Counter(map(_value, old)) == Counter(map(_value, told)):
                 matched += old
             else:
-                replaced, new = replaced + old, new + told
+                replaced += old
+                new += told
     return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
+
+
+def _numbered(rows: Iterable[Any], whole: bool = False) -> dict[int | None, list[Any]]:
+    """By replicate number; all together where the whole is meant."""
+    found: dict[int | None, list[Any]] = defaultdict(list)
+    for row in rows:
+        found[None if whole else row.replicate].append(row)
+    return found
 
 
 def by_chance(row: Measurement) -> bool:

@@ -150,14 +150,13 @@ class Session:
     ) -> Told:
         """What is new of a file (`aicau.store.identity`); the same rows again change nothing."""
         waiting = Counter(row.candidate for row in self.proposals(status=PENDING))
-        stored = self._beside(rows)
         earlier = self.connection.scalar(select(func.max(tells.c.id)).where(tells.c.digest == digest))
         if correct:
-            found = identity.correction(rows, [row for row in stored if row.superseded_by is None])
-        elif earlier is not None:
-            found = identity.Compared([], [], [])
+            found = identity.correction(rows, [row for row in self._beside(rows) if row.superseded_by is None])
+        elif earlier is None:
+            found = identity.known(rows, self._beside(rows), waiting)
         else:
-            found = identity.known(rows, stored, waiting)
+            found = identity.Compared([], [], [])
         warnings = self._warnings(rows, found, waiting)
         if not found.new:
             tell = earlier or max(row.tell for row in found.matched)
