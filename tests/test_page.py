@@ -16,7 +16,7 @@ from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.core.errors import InputError
-from aicau.simulation.curves import figures
+from aicau.report import figures
 
 
 @pytest.fixture(scope="module")

@@ -196,10 +196,28 @@ class Strategy:
         selection = Selection(index, dict(zip(names, parts, strict=True)))
         return Choice(selection, score.alpha, plain if self.difference else None)
 
-    def reason(self, choice: Choice, run: int, place: int) -> str:
-        """Why a point was chosen, as the batching rule states it."""
+    def reason(self, choice: Choice, run: int, place: int, unit: float = 1.0) -> tuple[str, dict[str, float]]:
+        """Why a point was chosen, as the batching rule states it, and the numbers behind it.
+
+        Parameters
+        ----------
+        choice : Choice
+        run, place : int
+            Which run, and which point of its batch.
+        unit : float
+            Of the task's error, e.g. the squared scale of the target: scores are stated in it.
+
+        Returns
+        -------
+        reason : str
+        numbers : dict of str to float
+        """
         meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
-        return self.batching.reason(choice.selection.numbers(run, place), meaning)
+        numbers = choice.selection.numbers(run, place)
+        for name in ("score", "worth"):
+            if name in numbers:
+                numbers[name] *= unit if self.acquisition.in_error else 1.0
+        return self.batching.reason(numbers, meaning), numbers
 
     def query(self, X: Any, y: Any, candidates: Any = None, batch_size: int = 1, **options: Any) -> Any:
         """Choose from a table: `aicau.query` with this strategy."""

@@ -20,6 +20,7 @@ class Bald:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "disagreement of the members (mutual information)"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None

@@ -132,6 +132,7 @@ class Acquisition(Protocol):
     needs_bias: ClassVar[bool]
     batching: ClassVar[str | None]  # the only batching it works with; None: any
     meaning: ClassVar[str]  # what α is, in a few plain words: part of every reason
+    in_error: ClassVar[bool]  # α is in units of the task's error (a square, for regression)
 
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""

@@ -12,7 +12,8 @@ class BiasReduction:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = True
     batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "expected squared bias"
+    meaning: ClassVar[str] = "expected bias of the ensemble"
+    in_error: ClassVar[bool] = True
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

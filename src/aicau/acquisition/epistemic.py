@@ -14,6 +14,7 @@ class Epistemic:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "disagreement of the members"
+    in_error: ClassVar[bool] = True
     form: terms.Form = None
 
     def score(self, view: View) -> Score:

@@ -16,6 +16,7 @@ class Farthest:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = "spread"
     meaning: ClassVar[str] = "the same everywhere"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         return Score(torch.ones_like(view.allowed, dtype=view.x.dtype))

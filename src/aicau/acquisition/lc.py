@@ -14,6 +14,7 @@ class LeastConfidence:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "disagreement of the members"
+    in_error: ClassVar[bool] = True
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None

@@ -17,7 +17,8 @@ class Pemse:
     needs_model: ClassVar[bool] = True
     needs_bias: ClassVar[bool] = True
     batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "expected squared error of a network (disagreement + bias)"
+    meaning: ClassVar[str] = "expected error of a network (disagreement and bias)"
+    in_error: ClassVar[bool] = True
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

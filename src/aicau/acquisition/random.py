@@ -14,6 +14,7 @@ class Random:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = "top"
     meaning: ClassVar[str] = "a random number"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         return Score(streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]))

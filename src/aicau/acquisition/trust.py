@@ -23,6 +23,7 @@ class Trust:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "disagreement of the members, as far as they predict labels they did not see"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         if not view.task.probabilities:

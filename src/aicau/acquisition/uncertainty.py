@@ -56,6 +56,7 @@ class Entropy:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "entropy of the predicted probabilities"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         return score(view, "entropy")
@@ -67,6 +68,7 @@ class Margin:
     needs_bias: ClassVar[bool] = False
     batching: ClassVar[str | None] = None
     meaning: ClassVar[str] = "nearness of the two most probable classes"
+    in_error: ClassVar[bool] = False
 
     def score(self, view: View) -> Score:
         return score(view, "margin")

@@ -74,9 +74,10 @@ def choose(
         )
         said = model.predict(choice.selection.index[0])
     counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
+    unit = 1.0 if model is None else float(model.state.scale[0]) ** (2 if model.state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
-        picks.append(_pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing))
+        picks.append(_pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing, unit))
         counts[at] += 1
     return picks
 
@@ -98,11 +99,11 @@ def _pick(
     count: int,  # measurements so far, those earlier in this batch included
     rows: Sequence[Any],
     missing: str,
+    unit: float,
 ) -> Pick:
-    decided = choice.selection.numbers(0, place)
+    reason, decided = strategy.reason(choice, 0, place, unit)
     numbers: Numbers = {"rule": strategy.name}
     numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
-    reason = strategy.reason(choice, 0, place)
     if said is None:
         return Pick(at, count + 1, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
     words, own = said.summary(place)

@@ -18,7 +18,7 @@ def render(contents: Contents) -> str:
     if not contents.status["asks"] and not contents.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     pages = Environment(
-        loader=PackageLoader("aicau.simulation.curves"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("aicau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     pages.filters["number"] = number
