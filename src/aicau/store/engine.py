@@ -49,7 +49,10 @@ def label(url: URL) -> str:
 def writable(path: Path) -> bool:
     """Whether this user may write the file, and the log beside it (or make one)."""
     log = _log(path)
-    return os.access(path, os.W_OK) and os.access(log if log.exists() else path.parent, os.W_OK)
+    for _ in range(5):  # a log comes and goes with the first and the last user: one look may fall in between
+        if os.access(log, os.W_OK) or not log.exists():
+            return os.access(path, os.W_OK) and (os.access(log, os.W_OK) or os.access(path.parent, os.W_OK))
+    return False
 
 
 def _log(path: Path) -> Path:
