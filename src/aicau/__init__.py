@@ -1,120 +1,82 @@
-"""aicau: choose the next batch of experiments when noise differs from place to place and is shared within a batch.
+"""aicau: choose the next batch of experiments when noise differs from place to place and plates share part of it.
 
-Public names are loaded when they are first used, so that `aicau --help` starts without PyTorch.
+The round, which a campaign, `simulate` and `query` all run (aicau/round.py):
+
+    measurements ─► what plates share is taken out ─► ensemble F_k ─► bias ─► score ─► batch with reasons
+                                                          └──► prediction
+
+A laboratory starts at `Campaign`, a researcher at `simulate` and `Strategy`, an engineer with a model at `query` and
+`predict`. Below stands every public name, once; each is loaded when it is first used, so that `aicau --help` starts
+without PyTorch.
 """
 
+import ast
 import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from aicau import bias, problems
-    from aicau.acquisition import Score, View
-    from aicau.batching import Eigen, Spread, Top
-    from aicau.bias import Direct, Evidence, Perfect, Quadratic
+    # A laboratory
     from aicau.campaign.campaign import Campaign
+
+    # The round
+    from aicau.round import Round
+    from aicau.strategy import Choice, Strategy
+    from aicau.query import predict, query
+
+    # Comparisons
+    from aicau.simulation.simulate import Result, simulate
+    from aicau import problems
+    from aicau.problems import Problem, TableProblem
+
+    # F_k
+    from aicau.ensembles import MLP, Auto, Classifiers, ClassModules, Members, Modules, PosteriorSamples, Process
+    from aicau.ensembles import Regressors
+
+    # The bias, scores and batches
+    from aicau import bias
+    from aicau.bias import Direct, Evidence, Perfect, Posterior, Quadratic
+    from aicau.acquisition import Score, View
+    from aicau.batching import Eigen, Joint, Selection, Spread, Top
+
+    # Predictions
+    from aicau.prediction import ClassPrediction, CountPrediction, ValuePrediction
+
+    # The mathematics
     from aicau.core import bregman, streams
-    from aicau.core.decomposition import (
-        difference,
-        emse,
-        epistemic,
-        omega_bias_first,
-        omega_together,
-        omega_uncorrelated,
-        pemse,
-    )
+    from aicau.core.decomposition import difference, emse, epistemic, pemse
+    from aicau.core.decomposition import omega_bias_first, omega_together, omega_uncorrelated
     from aicau.core.errors import AicauError
     from aicau.core.observations import Observations
     from aicau.core.omega import Omega
     from aicau.core.pool import Pool
-    from aicau.ensembles import MLP, Members, Modules, PosteriorSamples, Regressors
-    from aicau.problems import Problem, TableProblem
-    from aicau.simulation.simulate import Result, simulate
-    from aicau.strategy import Strategy
+    from aicau.core.task import Task
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-_HOME = {
-    "AicauError": "core.errors",
-    "Campaign": "campaign.campaign",
-    "Direct": "bias",
-    "Eigen": "batching",
-    "Evidence": "bias",
-    "MLP": "ensembles",
-    "Members": "ensembles",
-    "Modules": "ensembles",
-    "Observations": "core.observations",
-    "Omega": "core.omega",
-    "Perfect": "bias",
-    "Pool": "core.pool",
-    "PosteriorSamples": "ensembles",
-    "Problem": "problems",
-    "Quadratic": "bias",
-    "Regressors": "ensembles",
-    "Result": "simulation.simulate",
-    "Score": "acquisition",
-    "Spread": "batching",
-    "Strategy": "strategy",
-    "TableProblem": "problems",
-    "Top": "batching",
-    "View": "acquisition",
-    "difference": "core.decomposition",
-    "emse": "core.decomposition",
-    "epistemic": "core.decomposition",
-    "omega_bias_first": "core.decomposition",
-    "omega_together": "core.decomposition",
-    "omega_uncorrelated": "core.decomposition",
-    "pemse": "core.decomposition",
-    "simulate": "simulation.simulate",
-}
-_MODULES = {"bias": "bias", "bregman": "core.bregman", "problems": "problems", "streams": "core.streams"}
 
-__all__ = [
-    "MLP",
-    "AicauError",
-    "Campaign",
-    "Direct",
-    "Eigen",
-    "Evidence",
-    "Members",
-    "Modules",
-    "Observations",
-    "Omega",
-    "Perfect",
-    "Pool",
-    "PosteriorSamples",
-    "Problem",
-    "Quadratic",
-    "Regressors",
-    "Result",
-    "Score",
-    "Spread",
-    "Strategy",
-    "TableProblem",
-    "Top",
-    "View",
-    "bias",
-    "bregman",
-    "difference",
-    "emse",
-    "epistemic",
-    "omega_bias_first",
-    "omega_together",
-    "omega_uncorrelated",
-    "pemse",
-    "problems",
-    "simulate",
-    "streams",
-]
+def _map() -> dict[str, str]:
+    """Where each name above comes from."""
+    tree = ast.parse(Path(__file__).read_text(encoding="utf-8"))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = (node for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_HOME = _map()
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f"aicau.{_MODULES[name]}")
-    if name in _HOME:
-        value = getattr(importlib.import_module(f"aicau.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'aicau' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'aicau' has no attribute {name!r}")
+    home = _HOME[name]
+    if home in ("aicau", "aicau.core"):
+        value: Any = importlib.import_module(f"{home}.{name}")
+    else:
+        value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,5 +1,6 @@
-"""Only choose: `query` on arrays, for whoever has a table and a model already."""
+"""The round on arrays: `query` chooses, `predict` predicts, for whoever has a table and a model already."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Ensemble
+from aicau.prediction import Prediction
 from aicau.round import Round, round_keys
 from aicau.strategy import Strategy
 
@@ -71,47 +73,118 @@ def query(
     (2,)
     """
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
-    features = checks.features(X, "X")
-    labels = torch.as_tensor(np.array(y, dtype=float))
-    if labels.shape != features.shape[:1]:
-        raise InputError(f"y needs one entry per row of X: {features.shape[0]}; got shape {tuple(labels.shape)}")
-    labelled = ~torch.isnan(labels)
-    checks.numbers(labels[labelled], "y")
-    rows, extra = _candidate_rows(candidates, features, labelled)
+    table = _table(X, y)
+    rows, extra = _candidate_rows(candidates, table.features, table.labelled)
     batch_size = checks.positive(batch_size, "batch_size")
-    points, place = torch.unique(torch.cat([features, extra]), dim=0, return_inverse=True)
-    asked = place[features.shape[0] :] if len(extra) else place[rows]
+    points, place = torch.unique(torch.cat([table.features, extra]), dim=0, return_inverse=True)
+    asked = place[len(table.features) :] if len(extra) else place[rows]
     room = torch.zeros(1, len(points), dtype=torch.int64)
     room[0, asked] = 1
-    keys = round_keys(streams.runs(random_state, 1), 0)
+    seen = place[: len(table.features)][table.labelled]
     if chosen.needs_model:
-        if not bool(labelled.any()):
+        if not len(seen):
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
-        seen = place[: features.shape[0]][labelled][None]
-        plates = torch.zeros_like(seen)
-        if batch is not None:
-            codes = np.unique(np.asarray(batch)[labelled.numpy()], return_inverse=True)[1]
-            plates = torch.from_numpy(codes.astype(np.int64))[None]
-        told = Observations(seen, labels[labelled][None], torch.zeros_like(seen[0]), plates)
         own = Round(ensemble or ensembles.make(task=task), task)
-        state = own.fit(points, told, keys)
+        state = own.fit(points, table.rows(seen, batch), _keys(random_state))
         choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room)
     else:
         measured = torch.zeros(1, len(points), dtype=torch.bool)
-        measured[0, place[: features.shape[0]][labelled]] = True
-        choice = chosen.choose(View(coordinates(points), room > 0, measured, keys), batch_size)
+        measured[0, seen] = True
+        choice = chosen.choose(View(coordinates(points), room > 0, measured, _keys(random_state)), batch_size)
     first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
     places = [first[int(point)] for point in choice.selection.index[0]]
     into_x = not len(extra)
     index = np.array([int(rows[i]) if into_x else i for i in places], dtype=np.int64)
     if not return_utilities:
         return index
-    utilities = np.full((batch_size, features.shape[0] if into_x else len(extra)), np.nan)
+    utilities = np.full((batch_size, len(table.features) if into_x else len(extra)), np.nan)
     columns = rows.numpy() if into_x else np.arange(len(extra))
     for step in range(batch_size):
         utilities[step, columns] = choice.alpha[0, asked].numpy()
         utilities[step, index[:step]] = np.nan
     return index, utilities
+
+
+def predict(
+    X: Any,
+    y: Any,
+    *,
+    batch: Any = None,
+    ensemble: Ensemble | None = None,
+    task: Task = REGRESSION,
+    random_state: int = 0,
+) -> Prediction:
+    """Predict every row of a table, as a campaign does: debiased, with calibrated intervals.
+
+    Parameters
+    ----------
+    X : array, shape (n, d)
+        Rows with the same features are replicates of one point.
+    y : array, shape (n,)
+        NaN where unlabelled; class numbers for classification.
+    batch : array, shape (n,), optional
+        What was measured together (a plate, a day): shared shifts are taken out.
+    ensemble : Ensemble, optional
+        F_k; the paper's networks where it is not given.
+    task : Task
+    random_state : int
+
+    Returns
+    -------
+    ValuePrediction, ClassPrediction or CountPrediction
+        For the n rows, by task; `columns()` gives arrays by name.
+
+    Raises
+    ------
+    InputError
+        Nothing is labelled, shapes differ, or a number is not finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aicau import predict
+    >>> X = np.linspace(0, 1, 30)[:, None]
+    >>> y = np.where(np.arange(30) % 3 == 0, X[:, 0] ** 2, np.nan)
+    >>> predict(X, y).columns()["mean"].shape
+    (30,)
+    """
+    table = _table(X, y)
+    points, place = torch.unique(table.features, dim=0, return_inverse=True)
+    own = Round(ensemble or ensembles.make(task=task), task)
+    state = own.fit(points, table.rows(place[table.labelled], batch), _keys(random_state))
+    return own.predictor(state).predict(state, place)
+
+
+@dataclass(frozen=True)
+class _Table:
+    features: Tensor  # (n, d)
+    labels: Tensor  # (n,) NaN where unlabelled
+    labelled: Tensor  # (n,)
+
+    def rows(self, index: Tensor, batch: Any) -> Observations:  # (l,) points of the labelled rows -> (1, l)
+        """Measurements, one row each, with their plates."""
+        plates = torch.zeros_like(index)
+        if batch is not None:
+            names = np.asarray(batch)
+            if names.shape != tuple(self.labels.shape):
+                raise InputError(f"batch needs one entry per row of X: {len(self.labels)}; got shape {names.shape}")
+            codes = np.unique(names[self.labelled.numpy()].astype(str), return_inverse=True)[1]
+            plates = torch.from_numpy(codes.astype(np.int64))
+        return Observations(index[None], self.labels[self.labelled][None], torch.zeros_like(index), plates[None])
+
+
+def _table(X: Any, y: Any) -> _Table:
+    features = checks.features(X, "X")
+    labels = torch.as_tensor(np.array(y, dtype=float))
+    if labels.shape != features.shape[:1]:
+        raise InputError(f"y needs one entry per row of X: {len(features)}; got shape {tuple(labels.shape)}")
+    labelled = ~torch.isnan(labels)
+    checks.numbers(labels[labelled], "y")
+    return _Table(features, labels, labelled)
+
+
+def _keys(random_state: int) -> Tensor:  # (1,)
+    return round_keys(streams.runs(random_state, 1), 0)
 
 
 def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:

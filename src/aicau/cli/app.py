@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import time
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 import typer.core
@@ -34,8 +34,20 @@ app = typer.Typer(
 )
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from aicau import __version__
+
+        print(f"aicau {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def top() -> None:
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version")
+    ] = False,
+) -> None:
     """Choose the next batch of experiments when measurements are noisy, unevenly noisy, and noisy together."""
 
 

@@ -1,0 +1,5 @@
+"""`python -m aicau` is `aicau`."""
+
+from aicau.cli import main
+
+main()
