@@ -19,7 +19,7 @@ from aicau.acquisition import View
 from aicau.core.errors import InputError
 from aicau.core.pool import Pool
 from aicau.ensembles.base import check_rows
-from aicau.ensembles.estimators import FittedFunctions
+from aicau.ensembles.scikit import FittedFunctions
 from aicau.problems import Problem
 from bench.peers.base import Peer
 

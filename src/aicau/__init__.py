@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     # The round
     from aicau.round import Round
     from aicau.strategy import Choice, Strategy
-    from aicau.query import predict, query
+    from aicau.arrays import predict, query
 
     # Comparisons
     from aicau.simulation.simulate import Result, simulate

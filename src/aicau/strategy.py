@@ -36,6 +36,15 @@ class Choice:
         The score they were chosen by.
     plain : Score
         The score without the difference: the next round needs it. None where no round does.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Strategy, View, streams
+    >>> none = torch.zeros(1, 6, dtype=torch.bool)
+    >>> view = View(torch.linspace(0, 1, 6)[:, None], ~none, none, streams.runs(0, 1))
+    >>> Strategy.parse("farthest").choose(view, 2).selection.index
+    tensor([[2, 5]])
     """
 
     selection: Selection
@@ -221,6 +230,6 @@ class Strategy:
 
     def query(self, X: Any, y: Any, candidates: Any = None, batch_size: int = 1, **options: Any) -> Any:
         """Choose from a table: `aicau.query` with this strategy."""
-        from aicau.query import query
+        from aicau.arrays import query
 
         return query(self, X, y, candidates, batch_size, **options)

@@ -49,6 +49,14 @@ class View:
         How well members predict rows they did not see, 0 to 1.
     times : Tensor of int64, shape (..., n)
         How often each point was measured; None: once, where it was.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import View, streams
+    >>> none = torch.zeros(2, 4, dtype=torch.bool)
+    >>> len(View(torch.eye(4), ~none, none, streams.runs(0, 2)))
+    2
     """
 
     x: Tensor
@@ -92,6 +100,13 @@ class Score:
         The matrix; None where there is none.
     note : str
         Why there is no matrix.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Omega, Score
+    >>> Score.of(Omega(torch.tensor([[1.0], [2.0]]))).alpha
+    tensor([1., 4.])
     """
 
     alpha: Tensor

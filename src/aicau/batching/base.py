@@ -21,6 +21,12 @@ class Selection:
         Pool indices in the order they were chosen.
     parts : dict of str to Tensor, shape (..., m)
         What the rule looked at, for each point when it was chosen; `worth` is what it maximised.
+
+    Examples
+    --------
+    >>> import torch
+    >>> Selection(torch.tensor([[3]]), {"worth": torch.tensor([[0.5]])}).numbers(0, 0)
+    {'worth': 0.5}
     """
 
     index: Tensor

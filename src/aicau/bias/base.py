@@ -35,6 +35,15 @@ class Evidence:
     task : Task
     memo : dict
         What one estimator found, for whoever asks it again.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Evidence, Observations, streams
+    >>> rows = Observations(torch.tensor([[0]]), torch.tensor([[1.0]]), torch.tensor([0]))
+    >>> evidence = Evidence(torch.eye(3), rows, torch.zeros(1, 2, 3), streams.runs(0, 1))
+    >>> evidence.residuals()[1]
+    tensor([[-1.]], dtype=torch.float64)
     """
 
     x: Tensor

@@ -15,6 +15,20 @@ from aicau.core.runs import by_run
 
 @dataclass(frozen=True)
 class Direct:
+    """A Gaussian process predicts δ where nothing was measured (the paper's direct estimation).
+
+    Parameters
+    ----------
+    alpha : float
+        Variance added to the diagonal; the process learns no noise.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("pemse:direct").bias
+    Direct(alpha=1e-06)
+    """
+
     waits: ClassVar[bool] = True
     alpha: float = 1e-6
 

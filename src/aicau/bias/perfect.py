@@ -10,6 +10,20 @@ from aicau.core.omega import Omega
 
 @dataclass(frozen=True)
 class Perfect:
+    """Knows the truth: for simulations only.
+
+    Parameters
+    ----------
+    realisations : int
+        Under noise the truth is the mean of as many whole realisations, as in the paper.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("br:perfect").bias
+    Perfect(realisations=10)
+    """
+
     waits: ClassVar[bool] = False
     realisations: int = 10
 

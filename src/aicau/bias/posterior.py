@@ -33,14 +33,35 @@ BATCHES = ("field", "shift", "none")
 
 @dataclass(frozen=True)
 class Posterior:
-    """`batches`: what rows of one batch share: a field over x, one shift, or nothing."""
+    """The second moment of a Gaussian process over measurements, replicates and plates.
+
+    Parameters
+    ----------
+    target : {"best", "truth", "residual"}
+        What the process models: the measurements, the residuals of members that did not see them, or whichever predicts
+        left-out measurements better.
+    batches : {"field", "shift", "none"}
+        What rows of one batch share: a field over x, one shift, or nothing.
+    rank : int
+        Columns that the covariance of the bias is kept with.
+    shape : str
+        Of the kernel.
+    most_rows : int
+        Measurements that the process sees one by one; its cost is cubic.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("default").bias.rank
+    32
+    """
 
     waits: ClassVar[bool] = True
     target: str = "best"
     batches: str = "field"
     rank: int = 32
     shape: str = "rbf"
-    most_rows: int = 1500  # measurements that the process sees one by one: its cost is cubic
+    most_rows: int = 1500
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:

@@ -25,9 +25,20 @@ from aicau.kernels import EmbeddingSettings
 
 @dataclass(frozen=True)
 class Quadratic:
-    """Q with the usual betas of Adam; `paper()` has them as printed.
+    """Q = ψᵀψ completes Δ from products of residuals (the paper's quadratic estimation).
 
-    `scaled` trains on residuals divided by their root mean square, which the paper leaves open.
+    Parameters
+    ----------
+    settings : EmbeddingSettings
+        Layers and training of ψ; the betas of Adam are the usual ones, `Quadratic.paper()` has them as printed.
+    scaled : bool
+        Train on residuals divided by their root mean square, which the paper leaves open.
+
+    Examples
+    --------
+    >>> from aicau import Quadratic
+    >>> Quadratic.paper().settings.betas
+    (0.999, 0.9)
     """
 
     waits: ClassVar[bool] = False

@@ -39,7 +39,23 @@ def centred(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n, K)
 
 
 def epistemic(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n)
-    """σ²_F."""
+    """σ²_F, how much the members disagree.
+
+    Parameters
+    ----------
+    predictions : Tensor, shape (..., K, n)
+
+    Returns
+    -------
+    Tensor, shape (..., n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import epistemic
+    >>> epistemic(torch.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 2.0], [3.0, 2.0]]))
+    tensor([1., 0.])
+    """
     return Omega(centred(predictions)).diagonal()
 
 
@@ -58,17 +74,69 @@ def pemse(
     bias: Tensor,  # (..., n)
     aleatoric: Tensor | float = 0.0,  # (..., n)
 ) -> Tensor:  # (..., n)
-    """τ_k = σ²_F + δ² + σ²_Y (Eq. bvt)."""
+    """τ_k = σ²_F + δ² + σ²_Y (Eq. bvt), the expected squared error of a member at each point.
+
+    Parameters
+    ----------
+    predictions : Tensor, shape (..., K, n)
+    bias : Tensor, shape (..., n)
+        δ_k = μ_F − μ_Y.
+    aleatoric : Tensor or float
+        σ²_Y.
+
+    Returns
+    -------
+    Tensor, shape (..., n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import pemse
+    >>> pemse(torch.tensor([[1.0], [3.0]]), torch.tensor([0.5]))
+    tensor([1.2500])
+    """
     return epistemic(predictions) + bias**2 + aleatoric
 
 
 def emse(pemse: Tensor) -> Tensor:  # (..., n) -> (...)
-    """𝓛_k, the average of τ_k over the pool; equal to tr Ω / n."""
+    """𝓛_k, the average of τ_k over the pool; equal to tr Ω / n.
+
+    Parameters
+    ----------
+    pemse : Tensor, shape (..., n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import emse
+    >>> emse(torch.tensor([1.0, 3.0]))
+    tensor(2.)
+    """
     return pemse.mean(-1)
 
 
 def difference(previous: T, current: T) -> T:
-    """κ: the value of round k−1 minus the value of round k, of numbers or of matrices."""
+    """κ: the value of round k−1 minus the value of round k, of numbers or of matrices.
+
+    Parameters
+    ----------
+    previous, current : Tensor or Omega
+
+    Returns
+    -------
+    Tensor or Omega
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import difference
+    >>> difference(torch.tensor([3.0]), torch.tensor([1.0]))
+    tensor([2.])
+    """
     return previous - current
 
 
@@ -77,7 +145,27 @@ def omega_bias_first(
     observed_mean: Tensor,  # (..., n)
     noise: Omega | None = None,
 ) -> Omega:
-    """Appendix D.3, and what the method uses: Ω = Σ_F + δδᵀ (+ Σ_Y), δ = mean over members − mean over measurements."""
+    """Appendix D.3, and what the method uses: Ω = Σ_F + δδᵀ (+ Σ_Y), δ = mean over members − mean over measurements.
+
+    Parameters
+    ----------
+    predictions : Tensor, shape (..., K, n)
+    observed_mean : Tensor, shape (..., n)
+    noise : Omega, optional
+        Σ_Y.
+
+    Returns
+    -------
+    Omega
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import omega_bias_first
+    >>> members = torch.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 2.0], [3.0, 2.0]])
+    >>> omega_bias_first(members, torch.tensor([2.0, 1.0])).diagonal()
+    tensor([1., 1.])
+    """
     omega = covariance(predictions) + cobias(mean(predictions) - observed_mean)
     return omega if noise is None else omega + noise
 
@@ -88,8 +176,28 @@ def omega_uncorrelated(
 ) -> Tensor:  # (n, n), NaN where a point was never drawn
     """Appendix D.1: draws at different points are independent, so every draw of x_i meets every draw of x_j.
 
+    Parameters
+    ----------
+    predictions : Tensor, shape (K, n)
+    draws : Tensor, shape (N, n)
+        NaN where a draw does not exist.
+
+    Returns
+    -------
+    Tensor, shape (n, n)
+        NaN where a point was never drawn.
+
+    Notes
+    -----
     Off the diagonal the triple sum over members, draws of x_i and draws of x_j factorises through the means of the
     draws; on the diagonal the same draw stands on both sides and its spread adds σ²_Y.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import omega_uncorrelated
+    >>> omega_uncorrelated(torch.tensor([[1.0], [3.0]]), torch.tensor([[1.0], [3.0]]))
+    tensor([[2.]])
     """
     seen = ~torch.isnan(draws)
     count = seen.sum(0)
@@ -104,15 +212,43 @@ def omega_together(
     predictions: Tensor,  # (K, n)
     draws: Tensor,  # (N, n), row r holds what was measured together in round r, NaN elsewhere
 ) -> Tensor:  # (n, n), NaN where a pair was never drawn together
-    """Appendix D.2: only draws made together enter, so correlated noise shows in the off-diagonal entries."""
-    seen = (~torch.isnan(draws)).to(predictions)
-    values = torch.where(seen > 0, draws, 0.0)
-    pairs = seen.mT @ seen  # N_ij
+    """Appendix D.2: only draws made together enter, so correlated noise shows in the off-diagonal entries.
+
+    Parameters
+    ----------
+    predictions : Tensor, shape (K, n)
+    draws : Tensor, shape (N, n)
+        Row r holds what was measured together in round r, NaN elsewhere.
+
+    Returns
+    -------
+    Tensor, shape (n, n)
+        NaN where a pair was never drawn together.
+
+    Raises
+    ------
+    InputError
+        No draw is finite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import omega_together
+    >>> omega_together(torch.tensor([[0.0, 0.0]]), torch.tensor([[1.0, 1.0], [-1.0, -1.0]]))
+    tensor([[1., 1.],
+            [1., 1.]], dtype=torch.float64)
+    """
+    # Centred on the draws' own means and in double precision: an offset of 1000 must not cancel digits.
+    seen = (~torch.isnan(draws)).double()
     total = seen.sum(0)
     if bool((total == 0).all()):
         raise InputError("no draw is finite, so Omega cannot be computed from data")
-    members = predictions.shape[0]
+    values = torch.where(seen > 0, draws, 0.0).double()
+    centre = values.sum(0) / total.clamp_min(1)
+    values = (values - centre) * seen
+    members = predictions.double() - centre
+    pairs = seen.mT @ seen  # N_ij
     # Σ_k Σ_r (f_ki − y_ri)(f_kj − y_rj) over the rounds that hold both points, written with matrix products.
-    model = predictions.mT @ predictions * pairs
-    cross = predictions.sum(0)[:, None] * (seen.mT @ values)
-    return (model - cross - cross.mT + members * values.mT @ values) / (members * pairs)
+    model = members.mT @ members * pairs
+    cross = members.sum(0)[:, None] * (seen.mT @ values)
+    return (model - cross - cross.mT + len(members) * values.mT @ values) / (len(members) * pairs)

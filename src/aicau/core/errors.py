@@ -7,7 +7,17 @@ SECRET = "password", "secret"  # in the names of an address's parameters
 
 
 class AicauError(Exception):
-    """Anything aicau refuses to do; the message is one sentence for a person."""
+    """Anything aicau refuses to do; the message is one sentence for a person.
+
+    Examples
+    --------
+    >>> from aicau import AicauError, Strategy
+    >>> try:
+    ...     Strategy.parse("pemse:drect")
+    ... except AicauError as error:
+    ...     print(str(error)[:55])
+    unknown strategy word 'drect'; did you mean 'direct'? k
+    """
 
 
 class InputError(AicauError, ValueError):

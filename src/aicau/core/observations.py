@@ -23,15 +23,37 @@ class Collapsed:
 
 @dataclass(frozen=True)
 class Observations:
-    """All measurements so far: which pool point, what came out, in which round, and in which batch.
+    """All measurements so far, one row each. Leading dimensions are runs.
 
-    Rows of one batch (a plate, a day) share noise. Without batch ids of its own a round is a batch.
+    Parameters
+    ----------
+    index : Tensor of int64, shape (..., l)
+        Which point of the pool.
+    y : Tensor of float64, shape (..., l)
+        What came out.
+    round : Tensor of int64, shape (l,)
+        In which round.
+    batch : Tensor of int64, shape (..., l), optional
+        What was measured together (a plate, a day) and shares noise; the round where it is not given.
+
+    Raises
+    ------
+    InputError
+        Shapes that do not belong together.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Observations
+    >>> rows = Observations(torch.tensor([4, 7, 4]), torch.tensor([1.0, 2.0, 3.0]), torch.tensor([0, 0, 1]))
+    >>> rows.collapse().mean
+    tensor([2., 2., 0.])
     """
 
-    index: Tensor  # (..., l) int64
-    y: Tensor  # (..., l) float64
-    round: Tensor  # (l,) int64
-    batch: Tensor = None  # type: ignore[assignment]  # (..., l) int64; None: the round
+    index: Tensor
+    y: Tensor
+    round: Tensor
+    batch: Tensor = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         if self.index.shape != self.y.shape or self.index.shape[-1:] != self.round.shape:

@@ -20,11 +20,34 @@ from aicau.core.errors import InputError
 
 @dataclass(frozen=True)
 class Omega:
-    """The matrix A S Aᵀ + diag(extra)."""
+    """The matrix A S Aᵀ + diag(extra), never formed.
 
-    factor: Tensor  # (..., n, r)
-    signs: Tensor | None = None  # (r,) or (..., r); None: all +1
-    extra: Tensor | None = None  # (..., n)
+    Parameters
+    ----------
+    factor : Tensor, shape (..., n, r)
+        A: few columns over the pool.
+    signs : Tensor, shape (r,) or (..., r), optional
+        S, the weight of each column; all +1 where it is not given.
+    extra : Tensor, shape (..., n), optional
+        A diagonal on top.
+
+    Raises
+    ------
+    InputError
+        Shapes that do not belong together.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Omega
+    >>> difference = Omega(torch.tensor([[2.0], [0.0]])) - Omega(torch.tensor([[0.0], [1.0]]))
+    >>> difference.diagonal()
+    tensor([ 4., -1.])
+    """
+
+    factor: Tensor
+    signs: Tensor | None = None
+    extra: Tensor | None = None
 
     def __post_init__(self) -> None:
         factor = torch.as_tensor(self.factor)

@@ -16,9 +16,28 @@ WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
 
 @dataclass(frozen=True)
 class Pool:
-    """Candidates with features `x` (n, d) and one id each."""
+    """Candidates: what can be measured.
 
-    x: Tensor  # (n, d) float64
+    Parameters
+    ----------
+    x : Tensor, shape (n, d)
+        Features.
+    ids : tuple of str, optional
+        One distinct id per candidate.
+
+    Raises
+    ------
+    InputError
+        Empty or not finite features, ids that are not distinct.
+
+    Examples
+    --------
+    >>> from aicau import Pool
+    >>> Pool([[0.0, 1.0], [2.0, 3.0]]).n
+    2
+    """
+
+    x: Tensor
     ids: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:

@@ -6,10 +6,10 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
-from aicau.ensembles.classifiers import Classifiers, ClassModules
-from aicau.ensembles.estimators import Members, Modules, PosteriorSamples, Regressors
 from aicau.ensembles.mlp import MLP
+from aicau.ensembles.modules import ClassModules, Modules, PosteriorSamples
 from aicau.ensembles.process import Process
+from aicau.ensembles.scikit import Classifiers, Members, Regressors
 
 ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
 

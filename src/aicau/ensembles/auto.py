@@ -20,9 +20,9 @@ from torch import Tensor
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
 from aicau.ensembles.base import Ensemble, Fitted, check_rows
-from aicau.ensembles.estimators import Regressors
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import FittedProcess, Process, centre_and_spread
+from aicau.ensembles.scikit import Regressors
 from aicau.kernels import MLPSettings
 
 POWER = 2  # of the inverse errors that candidates are weighed by
@@ -143,7 +143,20 @@ class FittedAuto:
 
 @dataclass(frozen=True)
 class Auto:
-    """`candidates`: names among CANDIDATES; None takes all that can be had here."""
+    """Several models, weighed by their left-out errors each round.
+
+    Parameters
+    ----------
+    members : int
+    candidates : sequence of str, optional
+        Among "paper", "scaled", "process" and "forest"; None takes all that can be had here.
+
+    Examples
+    --------
+    >>> from aicau import Auto
+    >>> Auto(candidates=["paper", "process"]).candidates
+    ('paper', 'process')
+    """
 
     members: int = 5
     candidates: Sequence[str] | None = None

@@ -52,6 +52,23 @@ class FittedProcess:
 
 @dataclass(frozen=True)
 class Process:
+    """Draws of a Gaussian process as members, each fitted to all folds but its own.
+
+    Parameters
+    ----------
+    members : int
+    rank : int
+        Columns that a draw's covariance is kept with.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Process, streams
+    >>> x = torch.rand(1, 12, 2)
+    >>> Process().fit(x, x.sum(-1), streams.runs(0, 1)).predict(x[0]).shape
+    torch.Size([1, 5, 12])
+    """
+
     members: int = 5
     rank: int = 32
 

@@ -22,7 +22,23 @@ from aicau.core.task import REGRESSION, Task
 
 
 class Problem(ABC):
-    """Ground truth apart from noise, in float64."""
+    """Ground truth apart from noise, in float64. Subclass it for a simulator of your own.
+
+    Give `name`, `pool`, `truth` and `noise`; set `capacity` where a point can be measured only so often, `task` where
+    labels are measured (then `truth` are probabilities and `respond` makes labels of noise).
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau import Pool, Problem, simulate
+    >>> class Line(Problem):
+    ...     name, pool = "line", Pool(torch.linspace(0, 1, 40)[:, None])
+    ...     truth = pool.x[:, 0] ** 2
+    ...     def noise(self, keys):
+    ...         return torch.zeros(*keys.shape, self.pool.n, dtype=torch.double)
+    >>> simulate(Line(), ["random", "lc"], 5, 2, 1, 2, seed=0).mse.shape
+    (2, 2, 2)
+    """
 
     name: str
     pool: Pool

@@ -18,18 +18,37 @@ from aicau.problems.base import Problem, repeat_number
 
 @dataclass(frozen=True)
 class TableProblem(Problem):
-    """Replicates of each point are handed out once each, in an order that depends on the run.
+    """A table of measurements, replayed: replicates of each point come once each, in an order that depends on the run.
 
     The truth is the mean of a point's replicates, its noise their variance. A point can be measured as often as the
     table holds a value for it. With batch ids, a measurement belongs to the batch it was taken in. With `daily`, a
     round is one of the batches in turn: what was measured in that batch is handed out first.
+
+    Parameters
+    ----------
+    name : str
+    pool : Pool
+    index : Tensor of int64, shape (rows,)
+        Pool index of each measurement.
+    y : Tensor, shape (rows,)
+    batch : Tensor of int64, shape (rows,), optional
+        0 to levels − 1; None: a round is a batch.
+    daily : bool
+        A round is one of the batches in turn.
+
+    Examples
+    --------
+    >>> from aicau import TableProblem
+    >>> table = TableProblem.from_arrays("two", [[0.0], [1.0]], ["a", "b"], ["a", "a", "b"], [1.0, 3.0, 5.0])
+    >>> table.truth.tolist()
+    [2.0, 5.0]
     """
 
     name: str
     pool: Pool
-    index: Tensor  # (rows,) pool index of each measurement
-    y: Tensor  # (rows,)
-    batch: Tensor | None = None  # (rows,) int64, 0 to levels − 1; None: a round is a batch
+    index: Tensor
+    y: Tensor
+    batch: Tensor | None = None
     daily: bool = False
 
     def __post_init__(self) -> None:

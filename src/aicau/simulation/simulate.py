@@ -1,4 +1,4 @@
-"""Strategies compared on a problem: `simulate`, and what came out of it (aicau.simulation.loop advances the runs)."""
+"""Strategies compared on a problem: `simulate`, and what came out of it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -26,18 +26,36 @@ Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
 class Result:
     """Errors and queries of a simulation. Round 0 is the model on the initial points.
 
-    `mse` holds the error of the problem's task: the MSE of the members' mean to the truth for values, the excess log
-    loss D[p‖F̄] for classes (what the expected log loss of F̄ has above that of the true probabilities).
+    Parameters
+    ----------
+    problem : str
+    strategies : tuple of str
+    mse : array, shape (strategy, run, round)
+        The error of the problem's task: the MSE of the members' mean to the truth for regression, the excess log loss
+        D[p‖F̄] for classification.
+    queried : array of int, shape (strategy, run, rows)
+        Pool indices, the initial points first.
+    initial, batch_size : int
+    seconds : float
+    error : str
+        What `mse` is called in tables.
+
+    Examples
+    --------
+    >>> from aicau import problems, simulate
+    >>> result = simulate(problems.make("type1", grid=8), ["random", "lc"], 5, 2, 1, 2, seed=0)
+    >>> result.points(1)
+    7
     """
 
     problem: str
     strategies: tuple[str, ...]
-    mse: NDArray[np.float64]  # (strategy, run, round)
-    queried: NDArray[np.int64]  # (strategy, run, rows): pool indices, the initial points first
+    mse: NDArray[np.float64]
+    queried: NDArray[np.int64]
     initial: int
     batch_size: int
     seconds: float = field(compare=False, default=0.0)
-    error: str = "MSE"  # what `mse` is called in tables
+    error: str = "MSE"
 
     @property
     def baseline(self) -> str:
