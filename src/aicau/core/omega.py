@@ -107,7 +107,9 @@ class Omega:
         values, vectors = torch.linalg.eigh(small)
         m = min(m, values.shape[-1])
         values, vectors = values.flip(-1)[..., :m], vectors.flip(-1)[..., :m]
-        scale = small.diagonal(dim1=-2, dim2=-1).abs().sum(-1, keepdim=True) * torch.finfo(self.factor.dtype).eps
+        # Rounding is relative to what was added, not to what is left of it: A − A has no mode.
+        added = (r_matrix**2 * weights.abs()[..., None, :]).sum((-1, -2))[..., None]
+        scale = added * torch.finfo(self.factor.dtype).eps
         zero = values.abs() <= scale
         weighted = weights[..., :, None] * (r_matrix.mT @ vectors) / torch.where(zero, torch.inf, values)[..., None, :]
         long = self.factor @ weighted.to(self.factor)
