@@ -7,10 +7,10 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from aicau.prediction.values import COLUMNS
 
 from aicau import Campaign
 from aicau.core.errors import InputError
-from aicau.prediction.values import COLUMNS
 from aicau.store import schema
 
 

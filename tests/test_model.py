@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from aicau.prediction.values import PARTS, predict, quantile
 from safetensors.torch import load, save
 
 from aicau import Evidence, Observations, gp
@@ -13,7 +14,6 @@ from aicau.campaign.model import Measured, Model, fit
 from aicau.core import streams
 from aicau.core.errors import InputError, StoreError
 from aicau.ensembles import ENSEMBLES
-from aicau.prediction.values import PARTS, predict, quantile
 from aicau.strategy import Strategy
 
 

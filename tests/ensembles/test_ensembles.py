@@ -18,6 +18,11 @@ from aicau.ensembles.base import fold_membership
 from aicau.kernels import MLPSettings
 
 
+def distinct(rows):
+    """Rows with features of their own."""
+    return torch.arange(rows).double()[:, None]
+
+
 def test_folds_are_a_partition_and_members_see_four_fifths():
     unseen = fold_membership(streams.runs(0, 3), 5, distinct(100))
     assert torch.equal(unseen.sum(-2), torch.ones(3, 100, dtype=torch.int64))
