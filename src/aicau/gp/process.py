@@ -52,7 +52,8 @@ class Process:
         shift = (y * valid).sum(-1) / count
         centred = (y - shift[..., None]) * valid
         spread = ((centred**2).sum(-1) / count).sqrt()
-        scale = torch.where(spread > 10 * torch.finfo(y.dtype).eps, spread, 1.0)
+        rounding = 10 * torch.finfo(y.dtype).eps * (y * valid).abs().amax(-1)
+        scale = torch.where(spread > rounding, spread, 1.0)
         if self.noise and relative is None:
             relative = torch.ones_like(y)
         rows = Rows(
