@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test bench lint clean
 
 .venv/.done: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aicau needs Python 3.11 or newer")'
@@ -17,6 +17,11 @@ demo: .venv/.done
 
 test: .venv/.done
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# A short comparison on the toy; `.venv/bin/python -m bench --help` has all of it.
+bench: .venv/.done
+	$(BIN)/python -m bench --suite toy --panel type2-10 --strategy random --strategy farthest \
+	  --strategy pemse:quadratic:eigen --strategy br:posterior:joint --strategy lcmd:grad --runs 3 --jobs 2
 
 lint: .venv/.done
 	$(BIN)/ruff check .

@@ -27,12 +27,12 @@ def bench(
     gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
-    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("bench"),
+    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("results/bench"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
 
-    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:rehearsed --runs 3
+    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:joint --runs 3
     """
     from functools import partial
 

@@ -14,25 +14,26 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from aicau.simulation.curves import COLOURS, DASHES
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from aicau import problems
 from aicau.core.task import Task
 from aicau.problems import Problem
-from aicau.strategy import CLASS_DEFAULT
+from aicau.simulation.curves import COLOURS, DASHES
+from aicau.strategy import DEFAULTS
 
 TASK = Task("classification", 3)
+DEFAULT = DEFAULTS[TASK.name]
 KINDS = {"class1": ("class1", 1.0), "class2": ("class2", 1.0), "class3": ("class3", 1.0)}
 KINDS |= {"class2x4": ("class2", 4.0), "class3x4": ("class3", 4.0)}
 INITIALS, ROUNDS = (20, 100), 10
 SIMPLE = ("random", "farthest", "entropy", "margin", "lc", "bald")
 STRONG = ("entropy", "margin", "lc", "bald", "batchbald")
 DIFFERENCES = ("entropy:difference", "lc:difference")
-OURS = (CLASS_DEFAULT, "br:posterior:spread")
+OURS = (DEFAULT, "br:posterior:spread")
 REFERENCE = "br:perfect:spread"
-DRAWN = ("entropy", "lc", "margin", *DIFFERENCES, CLASS_DEFAULT, REFERENCE)  # where their queries go
+DRAWN = ("entropy", "lc", "margin", *DIFFERENCES, DEFAULT, REFERENCE)  # where their queries go
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,11 @@ from aicau.core.errors import InputError
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.paper import plan as paper
-from aicau.strategy import DEFAULT, Chooser, Strategy
+from aicau.strategy import DEFAULTS, Chooser, Strategy
 from bench import classes as bench_classes
 from bench import peers
 
+DEFAULT = DEFAULTS[REGRESSION.name]
 OURS = (DEFAULT, "pemse:direct:spread")
 REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no competitor
 SIMPLE = ("random", "farthest", "lc")

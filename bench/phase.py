@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from aicau.simulation.curves import COLOURS
-from aicau.simulation.loop import Lane, Loop
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
@@ -20,9 +18,11 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
-from aicau.strategy import DEFAULT
+from aicau.round import Round
+from aicau.simulation.curves import COLOURS
+from aicau.simulation.loop import Lane, Loop
 from bench.jobs import over
-from bench.methods import method
+from bench.methods import DEFAULT, method
 from bench.suites import Report
 
 HANDFUL = ("random", "farthest", "pemse:quadratic:eigen", "pemse:direct:spread", DEFAULT)
@@ -94,7 +94,7 @@ def compute(cell: Cell) -> list[tuple[float, float, str, int, float]]:
     problem = problems.make("type3", grid=grid.side, noise_scale=cell.scale, correlation_length=cell.length)
     lanes = [Lane(problem, method(word)) for word in words]
     device = checks.pick_device(cell.device)
-    loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, device, cell.ensemble)
+    loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, device, Round(cell.ensemble))
     while not loop.done:
         loop.advance()
     rows = []

@@ -1,4 +1,4 @@
-"""`aicau bench`: run a suite, and write its tables, pictures and a page in plain words."""
+"""`python -m bench`: run a suite, and write its tables, pictures and a page in plain words."""
 
 import json
 import time

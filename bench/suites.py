@@ -7,7 +7,9 @@
 | real | every data set under a folder, replayed; 10 rounds |
 | classes | three classes with noisy labels (bench.classes), from 20 and from 100 labels |
 
-The methods of a panel are lanes of one loop. Lines that bring a model of their own (`gp`) run beside it.
+The methods of a panel are lanes of one loop. All of them, the paper's strategies too, choose on the F_k of the same
+`Round`, the one a campaign runs: plate shifts taken out, targets scaled. `aicau reproduce` runs the paper's strategies
+in the paper's round. Lines that bring a model of their own (`gp`) run beside it.
 """
 
 import time
@@ -19,16 +21,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import torch
-from aicau.simulation.loop import Lane, Loop
 from numpy.typing import NDArray
 
-from aicau import problems
+from aicau import ensembles, problems
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, unknown
-from aicau.ensembles import ENSEMBLES, Ensemble, of_task
+from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.paper import plan as paper
 from aicau.problems import replay
-from aicau.strategy import CLASS_DEFAULT, DEFAULT
+from aicau.round import Round
+from aicau.simulation.loop import Lane, Loop
 from bench import classes as bench_classes
 from bench import methods, peers
 from bench.classes import Panel
@@ -71,7 +73,7 @@ class Settings:
     @property
     def default(self) -> str:
         """What `default` stands for in this suite."""
-        return CLASS_DEFAULT if self.suite == "classes" else DEFAULT
+        return bench_classes.DEFAULT if self.suite == "classes" else methods.DEFAULT
 
     @property
     def strong(self) -> tuple[str, ...]:
@@ -112,8 +114,7 @@ def run(
 ) -> Outcome:
     """Run a suite, panel by panel, or on several processes; on the CPU the numbers do not depend on how many."""
     made, notes = panels(settings)
-    own = of_task(made[0].problem.task) if settings.suite == "classes" else ENSEMBLES[settings.ensemble]()
-    model = own if ensemble is None else ensemble
+    model = ensembles.make(settings.ensemble, made[0].problem.task) if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
     if not words:
         classes = settings.suite == "classes"
@@ -163,7 +164,8 @@ def compute(
     keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
     lanes = [Lane(panel.problem, methods.method(word, panel.problem.task)) for word in part.words]
     device = checks.pick_device(part.device)
-    loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, part.ensemble)
+    how = Round(part.ensemble, panel.problem.task)
+    loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, how)
     while not loop.done:
         loop.advance()
         if tick is not None:

@@ -16,17 +16,17 @@ ORDER = [
     ["bias"],
     ["acquisition"],
     ["batching"],
-    ["strategy"],
-    ["prediction"],
-    ["problems", "store"],
+    ["strategy", "prediction"],
+    ["round", "problems", "store"],
+    ["query"],
     ["simulation", "tables"],
     ["paper", "campaign"],
     ["report"],
     ["cli"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
-# A campaign draws itself: the step back, taken when `report` is called.
-LATE = {("campaign", "report")}
+# Steps back, taken when they are called: a campaign draws itself, a strategy has `query` as a method.
+LATE = {("campaign", "report"), ("strategy", "query")}
 
 
 def unit(path):

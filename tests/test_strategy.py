@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 import torch
 
-from aicau import Eigen, Score, Strategy, View
+from aicau import Direct, Eigen, Score, Strategy, View
 from aicau.acquisition import ACQUISITIONS
 from aicau.batching import BATCHINGS
 from aicau.bias import BIASES
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.strategy import CLASS_DEFAULT, DEFAULT
+from aicau.strategy import DEFAULTS
 
 
 def test_every_string_of_the_design_is_understood():
     parsed = Strategy.parse("pemse:quadratic:eigen:difference")
-    parts = (parsed.acquisition, parsed.bias, parsed.batching, parsed.change)
-    assert parts == (ACQUISITIONS["pemse"](), BIASES["quadratic"](), Eigen(), "difference")
+    parts = (parsed.acquisition, parsed.bias, parsed.batching, parsed.difference)
+    assert parts == (ACQUISITIONS["pemse"](), BIASES["quadratic"](), Eigen(), True)
     assert str(parsed) == "pemse:quadratic:eigen:difference"
     for text in (
         "random",
@@ -33,14 +33,14 @@ def test_every_string_of_the_design_is_understood():
     assert Strategy.parse("br:perfect").batching == BATCHINGS["top"]()
     assert Strategy.parse("farthest").batching == BATCHINGS["spread"]()
     assert Strategy.parse(" PEMSE:Direct ").name == "pemse:direct"
-    assert Strategy.parse("pemse:direct:eigen", batching=Eigen("top")).batching == Eigen("top")
+    assert Strategy.parse("pemse:direct:eigen", bias=Direct(alpha=1e-4)).bias == Direct(alpha=1e-4)
 
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("pemsee:direct", "unknown acquisition 'pemsee'; known: bald, br, default, entropy, epistemic"),
-        ("pemse:directly", "unknown strategy word 'directly'; known: brier, conditional, difference, direct, eigen"),
+        ("pemsee:direct", "unknown acquisition 'pemsee'; did you mean 'pemse'? known: bald, br, default, entropy, epistemic"),
+        ("pemse:directly", "unknown strategy word 'directly'; did you mean 'direct'? known: brier, difference, direct, eigen, joint"),
         ("pemse", "'pemse' needs a bias estimator, e.g. 'pemse:direct'; known: direct, perfect, posterior, quadratic"),
         ("lc:direct", "'lc' does not use the bias; leave out 'direct'"),
         ("br:direct:perfect", "names its bias twice"),
@@ -55,16 +55,17 @@ def test_wrong_strings_are_refused_with_the_words_that_are_known(text, sentence)
     assert sentence in str(error.value)
 
 
-def test_the_difference_starts_in_the_third_round():
+def test_a_difference_is_taken_where_there_is_a_round_before():
     strategy = Strategy.parse("lc:difference")
     every = torch.ones(1, 4, dtype=torch.bool)
     predictions = torch.tensor([[[0.0, 0, 0, 0], [1.0, 2, 3, 4]]])
     view = View(torch.rand(4, 1).double(), every, ~every, streams.runs(0, 1), predictions)
     before = Score(torch.tensor([[9.0, 1, 1, 1]]))
-    for round, expected in ((0, 3), (1, 3), (2, 0)):
-        chosen, _, plain = strategy.choose(view, 1, before, round)
-        assert chosen.tolist() == [[expected]]
-        assert plain.alpha[0].tolist() == pytest.approx([0.25, 1, 2.25, 4])
+    for previous, expected in ((None, 3), (before, 0)):
+        choice = strategy.choose(view, 1, previous)
+        assert choice.selection.index.tolist() == [[expected]]
+        assert choice.plain.alpha[0].tolist() == pytest.approx([0.25, 1, 2.25, 4])
+    assert Strategy.parse("lc").choose(view, 1).plain is None  # nobody needs it
 
 
 @pytest.fixture
@@ -147,11 +148,13 @@ def test_perfect_information_needs_a_problem(table):
 def test_default_is_a_word():
     strategy = Strategy.parse("default")
     assert strategy.name == "default"
-    assert replace(strategy, name=DEFAULT) == Strategy.parse(DEFAULT)
+    word = DEFAULTS["regression"]
+    assert replace(strategy, name=word) == Strategy.parse(word)
 
 
-@pytest.mark.parametrize(("task", "word"), [(Task("classification", 2), CLASS_DEFAULT), (Task("count"), DEFAULT)])
-def test_default_depends_on_what_is_measured(task, word):
+@pytest.mark.parametrize("task", [Task("classification", 2), Task("count")])
+def test_default_depends_on_what_is_measured(task):
+    word = DEFAULTS[task.name]
     strategy = Strategy.parse("default", task=task)
     assert strategy.name == "default"
     assert replace(strategy, name=word) == Strategy.parse(word, task=task)

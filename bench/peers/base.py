@@ -6,7 +6,7 @@ runs are computed together.
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition import Score, View
+from aicau.batching import Selection
 from aicau.batching.base import check_enough
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.streams import Purpose
+from aicau.strategy import Choice
 
 Select = Callable[[View, int], list[int]]  # a view of one run, m -> pool indices, best first
 
@@ -40,16 +42,15 @@ class Peer:
         self,
         view: View,  # leading dimension: runs
         m: int,
-        history: Sequence[Score] = (),
-        round: int = 0,
-    ) -> tuple[Tensor, Tensor, None]:  # chosen (runs, m), α (runs, n), nothing to keep
+        previous: Score | None = None,
+    ) -> Choice:
         """The next batch of every run. α is the order of choice: m for the first point, 1 for the last, 0 elsewhere."""
         check_enough(view, m)
         runs = view.allowed.shape[0]
         chosen = torch.stack([self._choose_one(view[run : run + 1], m) for run in range(runs)])
         order = torch.arange(m, 0, -1, dtype=view.x.dtype, device=chosen.device).expand_as(chosen)
         alpha = torch.zeros_like(view.allowed, dtype=view.x.dtype).scatter(-1, chosen, order)
-        return chosen, alpha, None
+        return Choice(Selection(chosen, {}), alpha)
 
     def _choose_one(self, view: View, m: int) -> Tensor:  # (m,)
         with own_generators(view.keys):

@@ -11,7 +11,8 @@ The package asks for torchvision and a project template, which its selection doe
 
 import gc
 import io
-from contextlib import redirect_stderr
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 
 import torch
 
@@ -34,13 +35,25 @@ def select(view: View, m: int) -> list[int]:
     members = view.task.members(view.predictions[0])[allowed]  # (n, K, c)
     best = mutual_information(members).topk(min(CANDIDATES, len(allowed))).indices
     logs = members[best].clamp_min(torch.finfo(members.dtype).tiny).log().cpu()
-    gc.freeze()  # it collects garbage at every step, and would walk through all that is loaded each time
-    try:
-        with redirect_stderr(io.StringIO()):  # its progress bars
-            batch = package.get_batchbald_batch(logs, m, SAMPLES, dtype=torch.double)
-    finally:
-        gc.unfreeze()
+    with frozen(), redirect_stderr(io.StringIO()):  # its progress bars
+        batch = package.get_batchbald_batch(logs, m, SAMPLES, dtype=torch.double)
     return [int(allowed[best[i]]) for i in batch.indices]
+
+
+@contextmanager
+def frozen() -> Iterator[None]:
+    """For the time of one call the garbage collector leaves out what is loaded already.
+
+    The package collects garbage at every step, and would walk through all of it each time.
+    """
+    own = gc.get_freeze_count() == 0  # what somebody else has frozen stays so
+    if own:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if own:
+            gc.unfreeze()
 
 
 PEERS = (Peer("batchbald", select),)

@@ -16,7 +16,7 @@ Each method is set as its authors set it, on two sources of features:
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -102,7 +102,7 @@ def select(
     if not bool(train.any()):
         return []  # no member differs from another anywhere it was trained: there is no kernel to scale
     data = {"train": algorithms.TensorFeatureData(train), "pool": algorithms.TensorFeatureData(phi[pool])}
-    with contextlib.redirect_stdout(io.StringIO()):  # it prints where it falls back to random points
+    with numpy_infinity(), contextlib.redirect_stdout(io.StringIO()):  # it prints where it falls back to random points
         chosen, _ = algorithms.select_batch(
             batch_size=m,
             models=[nn.Identity()],  # a linear kernel on the features asks for a model and does not use it
@@ -119,10 +119,22 @@ def select(
     return pool[chosen].tolist()
 
 
-def _algorithms(name: str) -> Any:
-    if not hasattr(np, "Inf"):  # bmdal_reg 3.0.2 uses the name that NumPy 2 removed
+@contextlib.contextmanager
+def numpy_infinity() -> Iterator[None]:
+    """`np.Inf`, which bmdal_reg 3.0.2 uses and NumPy 2 removed, for the time of one call."""
+    missing = not hasattr(np, "Inf")
+    if missing:
         setattr(np, "Inf", np.inf)  # noqa: B010 - NumPy's types do not know it
-    return require("bmdal_reg.bmdal.algorithms", name)
+    try:
+        yield
+    finally:
+        if missing:
+            delattr(np, "Inf")
+
+
+def _algorithms(name: str) -> Any:
+    with numpy_infinity():
+        return require("bmdal_reg.bmdal.algorithms", name)
 
 
 PEERS = tuple(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from aicau.simulation.loop import Lane, Loop
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -21,6 +20,8 @@ from aicau.core.pool import Pool
 from aicau.ensembles.base import check_rows
 from aicau.ensembles.scikit import FittedFunctions
 from aicau.problems import Problem
+from aicau.round import Round
+from aicau.simulation.loop import Lane, Loop
 from bench.peers.base import Peer
 
 
@@ -106,7 +107,7 @@ def gp_curve(
     """Learning curves of a line: error of its posterior mean over the pool, and what it asked for."""
     begin = time.perf_counter()
     lanes, cpu = [Lane(problem, peer.chooser)], torch.device("cpu")
-    loop = Loop(lanes, initial, batch_size, rounds, keys, cpu, peer.ensemble(problem.pool))
+    loop = Loop(lanes, initial, batch_size, rounds, keys, cpu, Round(peer.ensemble(problem.pool)))
     while not loop.done:
         loop.advance()
     mse = torch.stack(loop.mse, -1)[0].numpy()

@@ -27,7 +27,7 @@ class Trust:
 
     def score(self, view: View) -> Score:
         if not view.task.probabilities:
-            raise InputError(f"'trust' is about classes, and this problem has {view.task.name}; use br or pemse")
+            raise InputError(f"'trust' is about classes, and this is a {view.task.name} task; use br or pemse")
         if view.skill is None:
             raise InputError("'trust' is about classes with members whose skill is known, and this view tells of none")
         apart = terms.epistemic(view, "brier").alpha

@@ -43,7 +43,7 @@ def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
 def score(view: View, rule: str) -> Score:
     """One of the four over the pool of a view with classes."""
     if not view.task.probabilities:
-        raise InputError(f"{rule!r} is about classes, and this problem has {view.task.name}; use lc, bald, br or pemse")
+        raise InputError(f"{rule!r} is about classes, and this is a {view.task.name} task; use lc, bald, br or pemse")
     assert view.predictions is not None
     function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
     (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.predictions)

@@ -80,7 +80,7 @@ class Quadratic:
 
     def believe(self, evidence: Evidence) -> Belief:
         raise InputError(
-            f"quadratic completes a matrix of products of biases, which {evidence.task.name} do not have;"
+            f"quadratic completes a matrix of products of biases, which {evidence.task.name} does not have;"
             " use direct or posterior"
         )
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from bench import peers
 from bench.peers import bmdal, gradients, greedy
 from bench.peers import hetgpy as het
 from bench.peers import qnipv as nipv
@@ -21,6 +20,7 @@ from aicau.core.observations import Observations
 from aicau.core.pool import Pool, standardise
 from aicau.ensembles import Members
 from aicau.kernels import MLPSettings
+from bench import peers
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))
 MODULE = {"gs": "skactiveml.pool", "qnipv": "botorch.acquisition.active_learning", "hetgpy": "hetgpy"}
@@ -107,11 +107,12 @@ def test_predictions_as_features_have_sigma_f_as_kernel(view):
 @pytest.mark.parametrize("name", peers.PEERS)
 class TestEveryPeer:
     def test_exactly_m_distinct_allowed_points(self, name, view):
-        chosen, alpha, kept = installed(name).choose(view, 6)
+        choice = installed(name).choose(view, 6)
+        chosen, alpha = choice.selection.index, choice.alpha
         assert chosen.shape == (3, 6)
         assert chosen.dtype == torch.int64
         assert alpha.shape == view.allowed.shape
-        assert kept is None
+        assert choice.plain is None
         assert view.allowed.gather(-1, chosen).all()
         assert all(len(set(row.tolist())) == 6 for row in chosen)
         assert torch.equal(alpha.argmax(-1), chosen[:, 0])
@@ -119,24 +120,24 @@ class TestEveryPeer:
     def test_all_that_is_left_can_be_asked_for(self, name, view):
         few = view.allowed & (torch.arange(view.allowed.shape[-1]) > 135)
         m = int(few.sum(-1).min())
-        chosen, _, _ = installed(name).choose(replace(view, allowed=few), m)
+        chosen = installed(name).choose(replace(view, allowed=few), m).selection.index
         assert few.gather(-1, chosen).all()
         assert all(len(set(row.tolist())) == m for row in chosen)
         with pytest.raises(InputError, match="can still be measured"):
             peers.make(name).choose(replace(view, allowed=few), m + 3)
 
     def test_measured_points_may_be_all_that_is_allowed(self, name, view):
-        chosen, _, _ = installed(name).choose(replace(view, allowed=view.measured), 5)
+        chosen = installed(name).choose(replace(view, allowed=view.measured), 5).selection.index
         assert view.measured.gather(-1, chosen).all()
         assert all(len(set(row.tolist())) == 5 for row in chosen)
 
     def test_a_run_does_not_depend_on_its_neighbours_nor_on_the_global_generators(self, name, view):
         peer = installed(name)
-        whole = peer.choose(view, 4)[0]
+        whole = peer.choose(view, 4).selection.index
         torch.manual_seed(99)
         np.random.seed(99)  # noqa: NPY002
         before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-        assert torch.equal(peer.choose(view[1:2], 4)[0], whole[1:2])
+        assert torch.equal(peer.choose(view[1:2], 4).selection.index, whole[1:2])
         assert torch.equal(torch.get_rng_state(), before[0])
         assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
 
@@ -194,7 +195,7 @@ class TestBmdal:
 
     def test_one_member_has_no_spread_and_points_are_random(self, view):
         alike = replace(view, predictions=view.predictions[:, :1])
-        chosen, _, _ = installed("batchbald:sigma").choose(alike, 4)
+        chosen = installed("batchbald:sigma").choose(alike, 4).selection.index
         assert torch.equal(chosen, torch.stack([complete([], alike[run : run + 1], 4) for run in range(3)]))
 
 
@@ -213,7 +214,7 @@ class TestGreedySampling:
 
     def test_gsx_is_farthest_point_in_x(self, view):
         """On a grid points tie, so distances are compared, not points."""
-        for run, batch in enumerate(installed("gsx").choose(view, 5)[0].tolist()):
+        for run, batch in enumerate(installed("gsx").choose(view, 5).selection.index.tolist()):
             known = view.measured[run].nonzero()[:, 0].tolist()
             for index in batch:
                 reach = torch.cdist(view.x, view.x[known]).amin(-1)
@@ -221,9 +222,9 @@ class TestGreedySampling:
                 known.append(index)
 
     def test_chunks_change_nothing(self, view, monkeypatch):
-        whole = installed("gsi").choose(view, 4)[0]
+        whole = installed("gsi").choose(view, 4).selection.index
         monkeypatch.setattr(greedy, "CHUNK", 17)
-        assert torch.equal(peers.make("gsi").choose(view, 4)[0], whole)
+        assert torch.equal(peers.make("gsi").choose(view, 4).selection.index, whole)
 
     def test_it_needs_a_measurement(self, view):
         nothing = replace(view, measured=torch.zeros_like(view.measured))
@@ -236,8 +237,8 @@ def test_too_few_points_are_filled_at_random_from_the_allowed():
     view = View(torch.zeros(5, 1), allowed, ~allowed, streams.runs(0, 1))
     assert complete([3, 1, 3, 0], view, 2).tolist() == [3, 0]
     assert sorted(complete([3, 1, 3], view, 4).tolist()) == [0, 2, 3, 4]
-    chosen, alpha, _ = Peer("nobody", lambda view, m: []).choose(view, 2)
-    assert alpha[0, chosen[0]].tolist() == [2, 1]
+    choice = Peer("nobody", lambda view, m: []).choose(view, 2)
+    assert choice.alpha[0, choice.selection.index[0]].tolist() == [2, 1]
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -12,7 +12,7 @@ from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.problems import replay
 
-SHARED = Path(__file__).parents[2] / "shared" / "data"
+SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 def write(folder, data, x=None, packed=False):

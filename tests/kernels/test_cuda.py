@@ -7,7 +7,8 @@ from aicau.simulation.simulate import simulate
 from aicau import gp, kernels
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
-from aicau.ensembles import MLPClassifier, MLPCounts
+from aicau.core.task import Task
+from aicau.ensembles import MLP
 from aicau.kernels import EmbeddingSettings, MLPSettings, reference
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
@@ -60,10 +61,9 @@ def test_gaussian_processes_equal_the_cpu():
     torch.testing.assert_close(cuda.mean(x.cuda()).cpu(), cpu.mean(x), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("kind", [MLPClassifier, MLPCounts])
-def test_classes_and_counts_equal_the_cpu(kind):
-    settings = MLPSettings(max_epochs=30)
-    ensemble = kind(classes=3, settings=settings) if kind is MLPClassifier else kind(settings=settings)
+@pytest.mark.parametrize("task", [Task("classification", 3), Task("count")], ids=lambda task: task.name)
+def test_classes_and_counts_equal_the_cpu(task):
+    ensemble = MLP(settings=MLPSettings(max_epochs=30), task=task)
     keys = streams.runs(0, 2)
     x = torch.rand(2, 40, 2, generator=torch.Generator().manual_seed(0), dtype=torch.double) * 6
     y = (x[..., 0] / 2).floor()  # 0, 1 or 2

@@ -8,20 +8,18 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from bench import methods, peers, phase
-from bench import report as bench_report
-from bench import scores as bench_scores
-from bench import suites as bench
-from bench.methods import REFERENCE
+from bench.methods import DEFAULT, REFERENCE
 from bench.suites import Panel, Settings
 
 from aicau import MLP, problems
 from aicau.core.errors import InputError
 from aicau.kernels import MLPSettings
-from aicau.strategy import DEFAULT
+from bench import methods, peers, phase
+from bench import report as bench_report
+from bench import scores as bench_scores
+from bench import suites as bench
 
 QUICK = MLP(settings=MLPSettings(max_epochs=5))
-AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
 
 
 def made_up(curves, panel="p"):

@@ -14,6 +14,7 @@ from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
+from aicau.round import Round
 
 QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=40))
 SMALL = {"initial": 12, "batch_size": 4, "rounds": 3, "ensemble": QUICK, "device": "cpu"}
@@ -48,8 +49,8 @@ def test_knowing_the_probabilities_learns_faster_than_entropy():
 
 
 def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(InputError, match="batch effects are taken out of values only"):
-        simulate(problems.class2(grid=10), ["random"], correct=True, **SMALL)
+    with pytest.raises(InputError, match="class2 is classification, and the round is regression"):
+        simulate(problems.class2(grid=10), ["random"], how=Round(MLP()), **SMALL)
     with pytest.raises(InputError, match="is about classes"):
         simulate(problems.type2(grid=10), ["entropy"], initial=12, batch_size=4, rounds=1, runs=1)
     with pytest.raises(InputError, match="no cobias matrix"):
@@ -61,8 +62,8 @@ def test_query_with_classes():
     y = np.full(64, np.nan)
     y[::3] = problem.label[::3].numpy()
     for word in ("entropy", "br:posterior:spread", "br:direct:eigen:brier"):
-        strategy = Strategy.parse(word, ensemble=QUICK, task=Task("classification", 3))
-        chosen = strategy.query(problem.pool.x.numpy(), y, batch_size=3)
+        strategy = Strategy.parse(word, task=problem.task)
+        chosen = strategy.query(problem.pool.x.numpy(), y, batch_size=3, ensemble=QUICK, task=problem.task)
         assert len(set(chosen.tolist())) == 3
         assert np.isnan(y[chosen]).all()
 

@@ -6,11 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from bench import classes as bench_classes
-from bench import methods, peers
-from bench import report as bench_report
-from bench import suites as bench
-from bench.classes import Panel
+from bench.classes import DEFAULT, Panel
 from bench.suites import Settings
 
 from aicau import View, problems
@@ -19,7 +15,10 @@ from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.kernels import MLPSettings
-from aicau.strategy import CLASS_DEFAULT
+from bench import classes as bench_classes
+from bench import methods, peers
+from bench import report as bench_report
+from bench import suites as bench
 
 QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=10))
 
@@ -31,9 +30,9 @@ def test_the_suite():
     assert {panel.problem.task for panel in made} == {Task("classification", 3)}
     assert made[3].problem.toy.noise_scale == 4
     words, notes = bench_classes.lineup(False)
-    assert CLASS_DEFAULT in words
-    assert Settings("classes").default == CLASS_DEFAULT
-    assert methods.method("default", made[0].problem.task).acquisition == methods.method(CLASS_DEFAULT).acquisition
+    assert DEFAULT in words
+    assert Settings("classes").default == DEFAULT
+    assert methods.method("default", made[0].problem.task).acquisition == methods.method(DEFAULT).acquisition
     assert "batchbald" not in words
     assert "batchbald" in notes[0]
     with pytest.raises(InputError, match="softmax head"):
@@ -44,7 +43,7 @@ def test_it_is_written_whole(monkeypatch, tmp_path):
     panel = Panel("class2-12", problems.class2(grid=10), 12, 3, 2)
     monkeypatch.setattr(bench, "panels", lambda settings: ([panel], []))
     monkeypatch.setattr(bench_classes.problems, "class2", lambda: panel.problem)
-    words = ("random", "entropy", "lc:difference", "br:perfect:spread", CLASS_DEFAULT)
+    words = ("random", "entropy", "lc:difference", "br:perfect:spread", DEFAULT)
     summary = bench_report.compare(Settings("classes", words, 2), tmp_path, "cpu", ensemble=QUICK)
     assert {row["strategy"] for row in summary["scores"]} == set(words)
     text = (tmp_path / "bench.md").read_text()
@@ -103,9 +102,9 @@ def test_batchbald_starts_where_bald_is_largest_and_goes_on_by_joint_information
     from aicau.acquisition.uncertainty import mutual_information
 
     view = a_view()
-    chosen, _, _ = peers.make("batchbald").choose(view, 4)
+    chosen = peers.make("batchbald").choose(view, 4).selection.index
     bald = mutual_information(view.task.members(view.predictions))
     bald = torch.where(view.allowed, bald, -1.0)
     assert torch.equal(chosen[:, 0], bald.argmax(-1))
     assert bool(view.allowed.gather(-1, chosen).all())
-    assert torch.equal(peers.make("batchbald").choose(view[1:], 4)[0], chosen[1:])
+    assert torch.equal(peers.make("batchbald").choose(view[1:], 4).selection.index, chosen[1:])

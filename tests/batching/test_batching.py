@@ -5,8 +5,8 @@ import torch
 
 from aicau import Eigen, Omega, Score, Spread, Top, View
 from aicau.batching import BATCHINGS
+from aicau.batching.joint import places
 from aicau.batching.spread import REPEAT
-from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 
@@ -24,31 +24,43 @@ def score_of(alpha):
 
 
 def test_top_takes_the_largest_allowed():
-    assert Top().select(score_of([5.0, 1, 9, 7]), view_of(4, allowed={0, 1, 3}), 2).tolist() == [[3, 0]]
+    assert Top().select(score_of([5.0, 1, 9, 7]), view_of(4, allowed={0, 1, 3}), 2).index.tolist() == [[3, 0]]
 
 
 def test_eigen_takes_one_peak_per_mode_in_the_order_of_the_eigenvalues():
     factor = torch.zeros(1, 6, 3).double()
     factor[0, 4, 0], factor[0, 1, 1], factor[0, 2, 2] = 3, 2, 1
     omega = Omega(factor)
-    assert Eigen().select(Score.of(omega), view_of(6), 3).tolist() == [[4, 1, 2]]
+    assert Eigen().select(Score.of(omega), view_of(6), 3).index.tolist() == [[4, 1, 2]]
 
 
 def test_eigen_over_a_difference_uses_positive_modes_only_then_fills():
     factor = torch.zeros(1, 6, 2).double()
     factor[0, 4, 0], factor[0, 1, 1] = 1, 5
     omega = Omega(factor, [1.0, -1.0])  # the large mode is negative
-    for fill in ("random", "top", "cycle"):
-        chosen = Eigen(fill).select(Score.of(omega), view_of(6), 4)[0].tolist()
-        assert chosen[0] == 4
-        assert len(set(chosen)) == 4
-    assert Eigen("top").select(Score.of(omega), view_of(6), 6)[0, -1] == 1  # the most negative score comes last
+    found = Eigen().select(Score.of(omega), view_of(6), 4)
+    chosen = found.index[0].tolist()
+    assert chosen[0] == 4
+    assert len(set(chosen)) == 4
+    assert found.parts["mode"][0].tolist() == [1, 0, 0, 0]  # one mode, the rest is drawn
+    assert Eigen().reason(found.numbers(0, 1), "bias").startswith("drawn at random")
+
+
+def test_eigen_draws_the_rest_from_the_stream_of_the_run():
+    factor = torch.tensor([[[5.0], [4], [3], [2], [1], [0.5], [0.4], [0.3]]]).double()
+    score, view = Score.of(Omega(factor)), view_of(8)
+    chosen = Eigen().select(score, view, 4).index[0].tolist()
+    assert chosen[0] == 0
+    assert chosen != [0, 1, 2, 3]
+    other = replace(view, keys=torch.ones(1, dtype=torch.int64))
+    assert Eigen().select(score, view, 4).index[0].tolist() == chosen
+    assert Eigen().select(score, other, 4).index[0].tolist() != chosen
 
 
 def test_two_modes_with_one_peak_take_different_points():
     omega = Omega(torch.tensor([[[3.0, 1.0], [1.0, -0.8], [0.5, 0.1]]]).double())
     vectors = omega.top_eigenpairs(2)[1].abs()[0]
-    chosen = Eigen().select(Score.of(omega), view_of(3), 2)[0].tolist()
+    chosen = Eigen().select(Score.of(omega), view_of(3), 2).index[0].tolist()
     assert chosen[0] == int(vectors[:, 0].argmax())
     order = vectors[:, 1].argsort(descending=True).tolist()
     assert chosen[1] == next(i for i in order if i != chosen[0])
@@ -57,20 +69,8 @@ def test_two_modes_with_one_peak_take_different_points():
 def test_eigen_modes_live_on_candidates_only():
     factor = torch.tensor([[[10.0, 0], [1, 0], [0, 2]]]).double()
     # With point 0 allowed the first mode is the first column; without it the second column is larger.
-    assert Eigen().select(Score.of(Omega(factor)), view_of(3), 1).tolist() == [[0]]
-    assert Eigen().select(Score.of(Omega(factor)), view_of(3, allowed={1, 2}), 1).tolist() == [[2]]
-
-
-def test_fill_rules_differ_as_named():
-    factor = torch.tensor([[[5.0], [4], [3], [2], [1], [0.5], [0.4], [0.3]]]).double()
-    score = Score.of(Omega(factor))
-    assert Eigen("top").select(score, view_of(8), 4).tolist() == [[0, 1, 2, 3]]
-    assert Eigen("cycle").select(score, view_of(8), 4).tolist() == [[0, 1, 2, 3]]  # one mode only: its next largest
-    random = Eigen("random").select(score, view_of(8), 4)[0].tolist()
-    assert random[0] == 0
-    assert random != [0, 1, 2, 3]
-    with pytest.raises(InputError, match="unknown fill rule 'best'; known: cycle, random, top"):
-        Eigen("best")
+    assert Eigen().select(Score.of(Omega(factor)), view_of(3), 1).index.tolist() == [[0]]
+    assert Eigen().select(Score.of(Omega(factor)), view_of(3, allowed={1, 2}), 1).index.tolist() == [[2]]
 
 
 def test_eigen_needs_a_matrix():
@@ -80,10 +80,10 @@ def test_eigen_needs_a_matrix():
 
 def test_spread_by_hand():
     # Points 0..9 on a line, 0 measured. Distances squared 0, 1, 4, …, 81; α flat: 9, then the middle.
-    assert Spread().select(score_of([1.0] * 10), view_of(10, measured={0}), 3)[0].tolist() == [9, 4, 2]
+    assert Spread().select(score_of([1.0] * 10), view_of(10, measured={0}), 3).index[0].tolist() == [9, 4, 2]
     # α of point 3 outweighs the distance of 9 (9·20 > 81).
     alpha = [1.0] * 3 + [20.0] + [1.0] * 6
-    assert Spread().select(score_of(alpha), view_of(10, measured={0}), 1)[0].tolist() == [3]
+    assert Spread().select(score_of(alpha), view_of(10, measured={0}), 1).index[0].tolist() == [3]
 
 
 def predicted(view, members, skill):
@@ -96,24 +96,25 @@ def test_joint_tells_points_apart_that_are_predicted_apart():
     view = view_of(10, measured={1})
     members = [[0.0, 0, 9, 0, 0, 0, 0, 0, 0, 0]] * 2
     flat = score_of([1.0] * 10)
-    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 1.0), 1).tolist() == [[2]]
-    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 0.0), 1).tolist() == [[9]]
+    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 1.0), 1).index.tolist() == [[2]]
+    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 0.0), 1).index.tolist() == [[9]]
 
 
 def test_joint_places_by_hand():
     view = predicted(view_of(3), [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]], 0.125)
-    places = BATCHINGS["joint"]().places(view)
     # x and the predictions both vary by 2/3 in all; of twice that an eighth holds, so predictions count half.
-    torch.testing.assert_close(places[0], torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0], [2.0, 1.5, 1.0]]).double())
-    assert Spread().places(view) is view.x
+    expected = torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0], [2.0, 1.5, 1.0]]).double()
+    torch.testing.assert_close(places(view)[0], expected)
+    without = view_of(3)
+    assert places(without) is without.x
 
 
 def test_joint_is_spread_where_members_say_nothing():
     view, score = view_of(8, measured={2}), score_of([3.0, 1, 2, 5, 1, 1, 2, 1])
-    plain = Spread().select(score, view, 4)
-    assert torch.equal(BATCHINGS["joint"]().select(score, view, 4), plain)
+    plain = Spread().select(score, view, 4).index
+    assert torch.equal(BATCHINGS["joint"]().select(score, view, 4).index, plain)
     constant = predicted(view, [[4.0] * 8], 1.0)
-    assert torch.equal(BATCHINGS["joint"]().select(score, constant, 4), plain)
+    assert torch.equal(BATCHINGS["joint"]().select(score, constant, 4).index, plain)
 
 
 def test_joint_gives_every_run_its_own_distances():
@@ -128,18 +129,18 @@ def test_joint_gives_every_run_its_own_distances():
         skill=torch.ones(2),
     )
     score = Score(torch.ones(2, 6).double())
-    together = BATCHINGS["joint"]().select(score, both, 3)
+    together = BATCHINGS["joint"]().select(score, both, 3).index
     assert together[:, 0].tolist() == [4, 3]
-    apart = [BATCHINGS["joint"]().select(score[run : run + 1], both[run : run + 1], 3) for run in (0, 1)]
+    apart = [BATCHINGS["joint"]().select(score[run : run + 1], both[run : run + 1], 3).index for run in (0, 1)]
     assert torch.equal(torch.cat(apart), together)
 
 
 def test_spread_with_nothing_measured_starts_at_the_centre():
-    assert Spread().select(score_of([1.0] * 9), view_of(9), 3)[0].tolist() == [4, 0, 8]
+    assert Spread().select(score_of([1.0] * 9), view_of(9), 3).index[0].tolist() == [4, 0, 8]
 
 
 def test_spread_without_any_positive_score_goes_by_distance():
-    assert Spread().select(score_of([-1.0] * 10), view_of(10, measured={0}), 1)[0].tolist() == [9]
+    assert Spread().select(score_of([-1.0] * 10), view_of(10, measured={0}), 1).index[0].tolist() == [9]
 
 
 @pytest.mark.parametrize("batching", [Top(), Eigen(), Spread()])
@@ -147,31 +148,6 @@ def test_more_points_than_there_are_is_refused(batching):
     score = Score.of(Omega(torch.rand(1, 4, 2)))
     with pytest.raises(InputError, match="3 points were asked for and only 2 can still be measured"):
         batching.select(score, view_of(4, allowed={1, 2}), 3)
-
-
-def test_conditional_equals_a_dense_pivoted_cholesky():
-    generator = torch.Generator().manual_seed(0)
-    omega = Omega(torch.randn(1, 30, 4, generator=generator), None, torch.rand(1, 30, generator=generator))
-    view = View(
-        torch.rand(30, 2), torch.ones(1, 30, dtype=torch.bool), torch.zeros(1, 30, dtype=torch.bool), streams.runs(0, 1)
-    )
-    chosen = BATCHINGS["conditional"]().select(Score.of(omega), view, 6)[0].tolist()
-    left, expected = omega.dense()[0].double(), []
-    for _ in range(6):
-        best = int(left.diagonal().argmax())
-        expected.append(best)
-        left = left - torch.outer(left[best], left[best]) / left[best, best]
-    assert chosen == expected
-
-
-def test_power_draws_in_proportion_to_alpha():
-    runs = 4000
-    alpha = torch.tensor([1.0, 2.0, 5.0, 0.0]).expand(runs, -1)
-    everywhere = torch.ones(runs, 4, dtype=torch.bool)
-    view = View(torch.rand(4, 1), everywhere, ~everywhere, streams.runs(0, runs))
-    first = BATCHINGS["power"]().select(Score(alpha), view, 1)[:, 0]
-    shares = torch.bincount(first, minlength=4) / runs
-    torch.testing.assert_close(shares, torch.tensor([0.125, 0.25, 0.625, 0.0]), atol=0.025, rtol=0)
 
 
 def doubtful(doubt, noise, **known):
@@ -184,33 +160,34 @@ def doubtful(doubt, noise, **known):
 def test_spread_turns_to_known_points_when_no_other_is_left():
     """A new point first, then the largest α over one more than the measurements: 6/2, 8/4, 3/2."""
     view = replace(view_of(4, measured={0, 1, 2}), times=torch.tensor([[3, 1, 1, 0]]))
-    assert Spread().select(score_of([8.0, 3, 6, 1]), view, 4).tolist() == [[3, 2, 0, 1]]
+    assert Spread().select(score_of([8.0, 3, 6, 1]), view, 4).index.tolist() == [[3, 2, 0, 1]]
     once = view_of(3, measured={0, 1, 2})
-    assert Spread().select(score_of([1.0, 3, 2]), once, 3).tolist() == [[1, 2, 0]]
+    assert Spread().select(score_of([1.0, 3, 2]), once, 3).index.tolist() == [[1, 2, 0]]
 
 
 def test_spread_repeats_a_point_whose_noise_hides_more_than_new_points_offer():
     flat = score_of([1.0] * 4)
-    assert Spread().select(flat, doubtful([0.0] * 4, [1.0] * 4), 2)[0].tolist() == [3, 2]
-    assert Spread().select(flat, doubtful([5.0, 0, 0, 0], [1.0] * 4), 2)[0].tolist() == [0, 3]  # √5 beats 2
+    assert Spread().select(flat, doubtful([0.0] * 4, [1.0] * 4), 2).index[0].tolist() == [3, 2]
+    assert Spread().select(flat, doubtful([5.0, 0, 0, 0], [1.0] * 4), 2).index[0].tolist() == [0, 3]  # √5 beats 2
 
 
 def test_a_repeat_inside_a_batch_leaves_less_to_hide_each_time():
     # Doubt 9, noise 9: after one more measurement 9·9/18 = 4.5, then 3; the new points offer 4 and 1.
     view = doubtful([9.0, 0, 0, 0], [9.0] * 4)
     flat = score_of([1.0] * 4)
-    assert Spread().select(flat, view, 3)[0].tolist() == [0, 3, 2]  # without room a batch holds a point once
+    assert Spread().select(flat, view, 3).index[0].tolist() == [0, 3, 2]  # without room a batch holds a point once
     roomy = replace(view, room=torch.full((1, 4), 9))
-    assert Spread().select(flat, roomy, 4)[0].tolist() == [0, 0, 3, 0]
-    assert Spread().select(flat, replace(view, room=torch.tensor([[1, 9, 9, 9]])), 2)[0].tolist() == [0, 3]
+    assert Spread().select(flat, roomy, 4).index[0].tolist() == [0, 0, 3, 0]
+    assert Spread().select(flat, replace(view, room=torch.tensor([[1, 9, 9, 9]])), 2).index[0].tolist() == [0, 3]
 
 
 def test_a_new_point_of_a_batch_may_be_repeated_in_it():
     view = doubtful([0.0, 0, 0, 8], [8.0] * 4, room=torch.full((1, 4), 9))
-    assert Spread().select(score_of([1.0] * 4), view, 3)[0].tolist() == [3, 3, 3]  # 8 halves to 4 and falls to 8/3
+    assert Spread().select(score_of([1.0] * 4), view, 3).index[0].tolist() == [3, 3, 3]  # 8, then 4, then 8/3
 
 
 def test_noise_without_doubt_changes_nothing():
     alpha = score_of([3.0, 1, 2, 5])
     view = doubtful([0.0] * 4, [0.0] * 4)
-    assert torch.equal(Spread().select(alpha, view, 3), Spread().select(alpha, replace(view, cobias=None), 3))
+    plain = Spread().select(alpha, replace(view, cobias=None), 3)
+    assert torch.equal(Spread().select(alpha, view, 3).index, plain.index)

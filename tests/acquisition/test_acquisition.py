@@ -1,10 +1,9 @@
 import math
-import statistics
 
 import pytest
 import torch
 
-from aicau.acquisition import ACQUISITIONS, Score, View
+from aicau.acquisition import ACQUISITIONS, View
 from aicau.core.omega import Omega
 
 
@@ -42,27 +41,6 @@ def test_difference_is_the_round_before_minus_this_one(view):
     assert score.alpha[0].tolist() == pytest.approx([1, 0, 4])
     torch.testing.assert_close(score.omega.dense(), before.omega.dense() - now.omega.dense())
     assert ACQUISITIONS["bald"]().score(view).difference(before).omega is None
-
-
-def test_slope_is_the_median_fall_per_round_and_one_wild_round_does_not_turn_it():
-    rounds = [Score.of(Omega(torch.tensor([[[a**0.5], [b**0.5]]]))) for a, b in ((8.0, 1), (6, 3), (99, 5), (2, 7))]
-    score = rounds[-1].slope(rounds[:-1])
-    falls = [(8, 6, 99, 2), (1, 3, 5, 7)]
-    for value, one in zip(score.alpha[0].tolist(), falls, strict=True):
-        pairs = [(one[i] - one[j]) / (j - i) for i in range(4) for j in range(i + 1, 4)]
-        assert value == pytest.approx(statistics.median(pairs), rel=1e-5)
-    assert score.alpha[0, 0] > 0 > score.alpha[0, 1]
-    dense = torch.stack([one.omega.dense()[0] for one in rounds])
-    expected = -(torch.tensor([-1.5, -0.5, 0.5, 1.5])[:, None, None] * dense).sum(0) / 5
-    torch.testing.assert_close(score.omega.dense()[0], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_slope_of_two_rounds_is_their_difference(view):
-    before, now = ACQUISITIONS["pemse"]().score(view), ACQUISITIONS["br"]().score(view)
-    slope, difference = now.change("slope", [before]), now.change("difference", [before])
-    torch.testing.assert_close(slope.alpha, difference.alpha)
-    torch.testing.assert_close(slope.omega.dense(), difference.omega.dense())
-    assert ACQUISITIONS["bald"]().score(view).change("slope", [before, now]).omega is None
 
 
 def test_random_is_uniform_over_the_pool(view):

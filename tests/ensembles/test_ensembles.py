@@ -18,8 +18,13 @@ from aicau.ensembles.base import fold_membership
 from aicau.kernels import MLPSettings
 
 
+def distinct(runs, rows):
+    """Rows with features of their own."""
+    return torch.arange(rows).double()[:, None].expand(runs, -1, -1)
+
+
 def test_folds_are_a_partition_and_members_see_four_fifths():
-    unseen = fold_membership(streams.runs(0, 3), 5, distinct(100))
+    unseen = fold_membership(streams.runs(0, 3), 5, distinct(3, 100))
     assert torch.equal(unseen.sum(-2), torch.ones(3, 100, dtype=torch.int64))
     assert torch.equal((~unseen).sum(-1), torch.full((3, 5), 80))
     assert not torch.equal(unseen[0], unseen[1])
@@ -27,9 +32,22 @@ def test_folds_are_a_partition_and_members_see_four_fifths():
 
 def test_with_few_rows_no_member_is_left_without_data():
     for rows in (1, 2, 3):
-        seen = (~fold_membership(streams.runs(0, 4), 5, distinct(rows))).sum(-1)
+        seen = (~fold_membership(streams.runs(0, 4), 5, distinct(4, rows))).sum(-1)
         assert int(seen.min()) >= 1
-    assert not fold_membership(streams.runs(0, 1), 1, distinct(7)).any()  # a single member sees everything
+    assert not fold_membership(streams.runs(0, 1), 1, distinct(1, 7)).any()  # a single member sees everything
+
+
+def test_replicates_of_a_point_stand_in_one_fold_and_points_are_dealt_out_evenly():
+    point = torch.tensor([4, 0, 1, 4, 2, 3, 0, 4, 5, 4])
+    x = torch.rand(6, 3).double()[point].expand(50, -1, -1)
+    unseen = fold_membership(streams.runs(0, 50), 3, x)
+    for one in range(6):
+        rows = unseen[..., point == one]
+        assert torch.equal(rows, rows[..., :1].expand_as(rows))
+    first = [point.tolist().index(one) for one in range(6)]
+    assert torch.equal(unseen[..., first].sum(-1), torch.full((50, 3), 2))  # six points, two in each fold
+    assert torch.equal(unseen.sum(-2), torch.ones(50, 10, dtype=torch.int64))
+    assert not fold_membership(streams.runs(0, 4), 5, x[:4, [0, 3, 7]]).any()  # one point: everyone sees it
 
 
 def test_the_paper_ensemble_learns():
@@ -167,7 +185,7 @@ def test_members_of_a_process_average_to_the_posterior_means_of_its_folds():
     expected = torch.stack([p.mean(at[i].expand(7, -1, -1)).mean(0) for i, p in enumerate(fitted.posteriors)])
     torch.testing.assert_close(out.double().mean(-2), expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(fitted[[1]].predict(x[1:]), out[1:])
-    assert torch.equal(fitted.unseen, fold_membership(keys, 7, distinct(40)))
+    assert torch.equal(fitted.unseen, fold_membership(keys, 7, distinct(len(keys), 40)))
 
 
 def test_a_measurement_has_no_part_in_its_own_left_out_prediction():
@@ -197,7 +215,7 @@ def test_auto_weighs_models_by_their_left_out_errors():
     half = replace(fitted, shrink=torch.full_like(fitted.shrink, 0.5))
     torch.testing.assert_close(half.predict(far).double(), 0.5 * (centre + mean), rtol=1e-5, atol=1e-5)
     assert torch.equal(fitted[[1]].predict(x[1:]), fitted.predict(x)[1:])
-    assert torch.equal(fitted.unseen, fold_membership(keys, 5, distinct(60)))
+    assert torch.equal(fitted.unseen, fold_membership(keys, 5, distinct(len(keys), 60)))
 
 
 def test_one_runs_auto_is_the_same_bits_beside_others():

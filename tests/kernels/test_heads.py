@@ -5,6 +5,7 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from test_kernels import flat_gradient, module_from
 from torch import nn
 
 from aicau import kernels
@@ -14,7 +15,6 @@ from aicau.core.task import Task
 from aicau.ensembles import MLP, Classifiers, ClassModules
 from aicau.kernels import MLPSettings, cpu_mlp, reference
 from aicau.kernels.settings import HEADS
-from test_kernels import flat_gradient, module_from
 
 SOFTMAX, POISSON = MLPSettings(head="softmax", outputs=3), MLPSettings(head="poisson")
 

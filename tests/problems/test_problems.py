@@ -158,7 +158,9 @@ def test_a_real_data_set_becomes_a_problem(data_folder):
 
 
 def test_unknown_problems_and_parameters_are_refused():
-    with pytest.raises(InputError, match="unknown problem 'type4'; known: class1, class2, class3, type1, type2, type3"):
+    with pytest.raises(
+        InputError, match=r"unknown problem 'type4'; .*known: class1, class2, class3, plates, type1, type2, type3"
+    ):
         problems.make("type4")
     with pytest.raises(InputError, match="noise scale"):
         problems.make("type2", noise_scale=float("nan"))
