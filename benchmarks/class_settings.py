@@ -13,7 +13,7 @@ import torch
 from aicau import problems
 from aicau.core import bregman, streams
 from aicau.ensembles import MLPClassifier
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 SETTINGS = [(0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.0, 1e-3), (0.0, 1e-2), (0.05, 1e-2)]
 PROBLEMS = {

@@ -13,7 +13,7 @@ from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLPClassifier
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=40))
 SMALL = {"initial": 12, "batch_size": 4, "rounds": 3, "ensemble": QUICK, "device": "cpu"}

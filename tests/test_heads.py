@@ -7,12 +7,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
-from aicau import kernels
 from aicau.core import streams
 from aicau.core.errors import InputError
-from aicau.ensembles import Classifiers, ClassModules, MLPClassifier, MLPCounts
-from aicau.kernels import MLPSettings, cpu_mlp, reference
-from aicau.kernels.settings import HEADS
+from aicau.ensembles import Classifiers, ClassModules, MLPClassifier, MLPCounts, kernels
+from aicau.ensembles.kernels import MLPSettings, cpu_mlp, reference
+from aicau.ensembles.kernels.settings import HEADS
 from test_kernels import flat_gradient, module_from
 
 SOFTMAX, POISSON = MLPSettings(head="softmax", outputs=3), MLPSettings(head="poisson")

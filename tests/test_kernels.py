@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from aicau import kernels
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
-from aicau.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
+from aicau.ensembles import kernels
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
 
 
 def data(runs=3, members=4, rows=23, inputs=2, settings=MLPSettings(), seed=0):  # noqa: B008

@@ -6,7 +6,7 @@ import torch
 
 from aicau import MLP, Quadratic, Strategy, problems, simulate
 from aicau.core.errors import InputError
-from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))
 STRATEGIES = [
@@ -129,7 +129,7 @@ def test_cuda_without_a_device_is_refused():
 
 def test_the_reference_path_gives_the_same_learning_curves(monkeypatch):
     """CUDA is held to the reference path, whose curves agree with the fused CPU kernels' within the spread."""
-    from aicau import kernels
+    from aicau.ensembles import kernels
 
     names = ["random", "lc", "br:perfect:eigen"]
     problem = problems.make("type2", grid=15)

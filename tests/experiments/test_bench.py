@@ -17,7 +17,7 @@ from bench.suites import Panel, Settings
 
 from aicau import MLP, problems
 from aicau.core.errors import InputError
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.strategy import DEFAULT
 
 QUICK = MLP(settings=MLPSettings(max_epochs=5))

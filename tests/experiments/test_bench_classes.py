@@ -18,7 +18,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLPClassifier
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.strategy import CLASS_DEFAULT
 
 QUICK = MLPClassifier(3, settings=MLPSettings(max_epochs=10))

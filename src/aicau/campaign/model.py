@@ -30,8 +30,8 @@ from aicau.core.omega import Cobias, Omega
 from aicau.core.runs import threads, threads_for
 from aicau.core.task import VALUES, Task
 from aicau.ensembles import ENSEMBLES
+from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
-from aicau.kernels import MLPSettings
 from aicau.prediction import discrete, discrete_fit
 from aicau.prediction.discrete import ClassPrediction, CountPrediction, forward
 from aicau.prediction.measured import MOST_REPEATS, Measured

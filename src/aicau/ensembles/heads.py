@@ -12,8 +12,8 @@ from torch import Tensor
 from aicau.core import checks
 from aicau.core.errors import InputError
 from aicau.ensembles.base import check_rows
+from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP, train
-from aicau.kernels import MLPSettings
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from aicau import kernels
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
+from aicau.ensembles import kernels
 from aicau.ensembles.base import check_rows, fold_membership
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 
 @dataclass(frozen=True)

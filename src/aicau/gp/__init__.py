@@ -14,16 +14,16 @@ identity: they change neither the likelihood nor a prediction.
 """
 
 from aicau.gp.likelihood import SHAPES, Rows, covariance, negative_log_likelihood, rbf, squares
-from aicau.gp.posterior import CELLS, Posterior
+from aicau.gp.posterior import Posterior, chunks
 from aicau.gp.process import BATCH_BOUNDS, Process, fit, log_likelihood
 
 __all__ = [
     "BATCH_BOUNDS",
-    "CELLS",
     "SHAPES",
     "Posterior",
     "Process",
     "Rows",
+    "chunks",
     "covariance",
     "fit",
     "log_likelihood",

@@ -93,7 +93,7 @@ def local_factor(
     """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1."""
     scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
     parts = []
-    for some in at.split(max(1, gp.CELLS // max(1, x.shape[-2])), dim=-2):
+    for some in gp.chunks(at, inflation.numel()):
         square = gp.squares(some, x, scale)
         near = torch.where(square > 1e-12, gp.rbf(square)[0], 0.0) if apart else gp.rbf(square)[0]
         parts.append(((near @ inflation[..., None])[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))

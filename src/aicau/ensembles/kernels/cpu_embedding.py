@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit, prange
 
-from aicau.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.ensembles.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
 
 
 @njit(cache=True)

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aicau.kernels import cuda
-from aicau.kernels.cuda import (
+from aicau.ensembles.kernels import cuda
+from aicau.ensembles.kernels.cuda import (
     MOST_POINTS,
     WIDEST,
     adam,
@@ -19,7 +19,7 @@ from aicau.kernels.cuda import (
     store_matrix,
     store_vector,
 )
-from aicau.kernels.settings import EmbeddingSettings
+from aicau.ensembles.kernels.settings import EmbeddingSettings
 
 # Points at once and warps, as measured on an H200: one size for all, so that the kernel is compiled once. Blocks of 64
 # on 8 warps make Triton 3.6 read outside its shared memory with tf32x3.

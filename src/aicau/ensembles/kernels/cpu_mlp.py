@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 from numba import njit, prange
 
-from aicau.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
-from aicau.kernels.settings import HEADS
+from aicau.ensembles.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.ensembles.kernels.settings import HEADS
 
 SQUARED, SOFTMAX, POISSON = (HEADS.index(head) for head in ("squared", "softmax", "poisson"))
 

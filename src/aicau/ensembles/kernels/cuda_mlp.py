@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aicau.kernels import cuda
-from aicau.kernels.cuda import (
+from aicau.ensembles.kernels import cuda
+from aicau.ensembles.kernels.cuda import (
     MOST_POINTS,
     WIDEST,
     adam,
@@ -19,7 +19,7 @@ from aicau.kernels.cuda import (
     store_matrix,
     store_vector,
 )
-from aicau.kernels.settings import MLPSettings
+from aicau.ensembles.kernels.settings import MLPSettings
 
 # Padded points: (points at once, warps), as measured on an H200; larger as the largest.
 LAUNCH = {32: (32, 4), 64: (64, 4)}

@@ -1,7 +1,8 @@
-"""Training of the two small networks, by the fastest kernel there is for the device.
+"""Training of the two small networks by the fastest kernel there is for the device.
 
 `cpu_*` (Numba) on the CPU, `cuda_*` (Triton) on CUDA, and `reference` (batched PyTorch) where either is missing or does
-not take the shape. Same arguments, same meaning; tests hold each against `reference`.
+not take the shape. All take the same arguments and compute the same thing; tests compare each with `reference`, and
+`benchmarks/kernels.py` measures how much faster it is.
 """
 
 import importlib.util
@@ -13,15 +14,43 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from aicau.core.errors import unknown
 from aicau.core.runs import threads
-from aicau.kernels import reference
-from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import reference
+from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
+__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp", "use"]
+
+KINDS = ("fused", "reference")
+_kind = "fused"
+
+
+@contextmanager
+def use(kind: str) -> Iterator[None]:
+    """Compute with the fused kernels where there are any (the default), or with batched PyTorch ("reference").
+
+    Examples
+    --------
+    >>> from aicau.ensembles import kernels
+    >>> with kernels.use("reference"):
+    ...     pass  # networks trained here are trained by batched PyTorch
+    """
+    global _kind
+    if kind not in KINDS:
+        raise unknown("kind of kernel", kind, list(KINDS))
+    before, _kind = _kind, kind
+    try:
+        yield
+    finally:
+        _kind = before
 
 
 def _numba(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+    return _kind == "fused" and tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+
+
+def _triton(tensor: Tensor) -> bool:
+    return _kind == "fused" and tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 @contextmanager
@@ -34,10 +63,6 @@ def _launch() -> Iterator[None]:
         yield
 
 
-def _triton(tensor: Tensor) -> bool:
-    return tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
-
-
 def mlp_forward(
     parameters: Tensor,  # (N, K, P)
     x: Tensor,  # (N or 1, n, d)
@@ -46,27 +71,12 @@ def mlp_forward(
     """Every network at the points of its run."""
     if not _numba(x):
         return reference.mlp_forward(parameters, x[:, None], settings)
-    from aicau.kernels import cpu_mlp
+    from aicau.ensembles.kernels import cpu_mlp
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
     with _launch():
         out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
     return torch.from_numpy(out).mT if settings.head == "softmax" else torch.from_numpy(out)[..., 0, :]
-
-
-def rbf_sum(
-    at: Tensor,  # (n, p) float64
-    x: Tensor,  # (l, p)
-    weights: Tensor,  # (l,)
-) -> Tensor:  # (n,)
-    """Σ_i w_i exp(−½|at_j − x_i|²), never holding n × l numbers."""
-    if not _numba(at):
-        parts = at.split(max(1, 10**7 // max(1, x.shape[0])))
-        return torch.cat([torch.exp(-0.5 * torch.cdist(part, x) ** 2) @ weights for part in parts])
-    from aicau.kernels import cpu_rbf
-
-    with _launch():
-        return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
 
 
 def embed(
@@ -78,7 +88,7 @@ def embed(
     """ψ of every run at its points, with running statistics."""
     if not _numba(x):
         return reference.embed(parameters, running, x, settings)
-    from aicau.kernels import cpu_embedding
+    from aicau.ensembles.kernels import cpu_embedding
 
     arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
     with _launch():
@@ -101,13 +111,13 @@ def train_mlp(
     if settings.batch_size is not None:
         return reference.train_mlp(x, y, weights, parameters, settings)
     if _triton(x):
-        from aicau.kernels import cuda_mlp
+        from aicau.ensembles.kernels import cuda_mlp
 
         if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)
-    from aicau.kernels import cpu_mlp
+    from aicau.ensembles.kernels import cpu_mlp
 
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
@@ -140,13 +150,13 @@ def train_embedding(
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
     if _triton(x):
-        from aicau.kernels import cuda_embedding
+        from aicau.ensembles.kernels import cuda_embedding
 
         if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_embedding.train_embedding(x, bias, split, parameters, running, seeds, settings)
     if not _numba(x):
         return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
-    from aicau.kernels import cpu_embedding
+    from aicau.ensembles.kernels import cpu_embedding
 
     parameters = parameters.clone()
     arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
