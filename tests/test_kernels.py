@@ -11,6 +11,7 @@ from torch import nn
 
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
+from aicau.core.errors import InputError
 from aicau.ensembles import kernels
 from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
 
@@ -41,6 +42,24 @@ def flat_gradient(module):
     return torch.cat([torch.cat([a.weight.grad, a.bias.grad[:, None]], 1).flatten() for a in linears])
 
 
+def mlp_gradient(x, y, parameters, settings):
+    """Loss and gradient of one network on all its points as the fused kernel computes them, in the plain layout."""
+    sizes = np.array(settings.sizes(x.shape[1]))
+    widest, size = cpu_mlp._mlp_sizes(sizes)
+    rows, points = len(x), cpu_mlp.up16(len(x))
+    a, d = (np.zeros((count, widest, points), np.float32) for count in (len(sizes), 2))
+    a[0, : sizes[0], :rows], a[0, sizes[0]] = x.T, 1
+    target, weight = np.zeros((sizes[-1], points), np.float32), np.zeros(points, np.float32)
+    target[:, :rows], weight[:rows] = y.reshape(rows, -1).T, 1 / rows
+    padded, gradient, plain = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros_like(parameters)
+    cpu_mlp._copy_mlp(parameters, padded, sizes, True)
+    loss = cpu_mlp._mlp_gradient(
+        padded, gradient, a, d, sizes, target, weight, points, kernels.HEADS.index(settings.head)
+    )
+    cpu_mlp._copy_mlp(plain, gradient, sizes, False)
+    return float(loss), plain
+
+
 @pytest.mark.parametrize(
     ("hidden", "inputs", "rows"), [((32, 32, 16), 2, 80), ((7, 5), 3, 17), ((10,), 1, 1), ((6, 6, 6, 6), 9, 33)]
 )
@@ -50,7 +69,7 @@ def test_gradient_of_the_training_step_equals_a_plain_module(hidden, inputs, row
     module = module_from(parameters[0, 0], settings, inputs)
     loss = nn.functional.mse_loss(module(x[0])[:, 0], y[0])
     loss.backward()
-    got, gradient = cpu_mlp.mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings.sizes(inputs))
+    got, gradient = mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings)
     assert got == pytest.approx(float(loss.detach()), rel=1e-5)
     np.testing.assert_allclose(gradient, flat_gradient(module).numpy(), rtol=1e-4, atol=1e-6)
 
@@ -178,12 +197,26 @@ def test_pairs_are_split_85_to_15_over_the_lower_triangle():
 
 def test_prediction_equals_the_reference_at_any_number_of_points():
     settings = MLPSettings(hidden=(7, 5))
-    for points in (1, 127, 128, 300):
+    for points in (1, 127, 4096, 4100):
         x, _, _, parameters = data(3, 4, points, 3, settings)
         expected = reference.mlp_forward(parameters, x[:, None], settings)
         torch.testing.assert_close(kernels.mlp_forward(parameters, x, settings), expected, rtol=1e-4, atol=1e-6)
         shared = kernels.mlp_forward(parameters, x[:1], settings)
         assert torch.equal(shared[0], kernels.mlp_forward(parameters[:1], x[:1], settings)[0])
+
+
+def test_the_kind_of_kernel_is_switched_for_a_while_only():
+    settings = EmbeddingSettings(max_epochs=3)
+    arguments = embedding_data(settings=settings)
+    fused = kernels.train_embedding(*arguments, settings)[0]
+    with kernels.use("reference"):
+        plain = kernels.train_embedding(*arguments, settings)[0]
+    running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1)
+    x, bias, split, parameters, seeds = arguments
+    assert torch.equal(plain, reference.train_embedding(x, bias, split, parameters, running, seeds, settings)[0])
+    assert torch.equal(fused, kernels.train_embedding(*arguments, settings)[0])
+    with pytest.raises(InputError, match="unknown kind of kernel"), kernels.use("slow"):
+        pass
 
 
 def test_numba_leaves_the_threads_of_torch_alone():

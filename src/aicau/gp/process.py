@@ -128,7 +128,9 @@ def standardise(
     """
     y = torch.where(valid, y, 0.0)
     largest = y.abs().amax(-1)
-    unit = torch.where(largest > 0, largest, 1.0)[..., None]  # squares of very small values would underflow
+    unit = torch.where(largest > torch.finfo(y.dtype).tiny, largest, 1.0)[
+        ..., None
+    ]  # squares of very small values would underflow
     count = valid.sum(-1)
     scaled = y / unit
     mean = scaled.sum(-1) / count

@@ -8,19 +8,19 @@ not take the shape. All take the same arguments and compute the same thing; test
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from aicau.core.errors import unknown
-from aicau.core.runs import threads
+from aicau.core.runs import by_run, threads
 from aicau.ensembles.kernels import reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
 __all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp", "use"]
 
+PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
 KINDS = ("fused", "reference")
 _kind = "fused"
 
@@ -69,14 +69,12 @@ def mlp_forward(
     settings: MLPSettings,
 ) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
-    if not _numba(x):
-        return reference.mlp_forward(parameters, x[:, None], settings)
-    from aicau.ensembles.kernels import cpu_mlp
 
-    arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
-    with _launch():
-        out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
-    return torch.from_numpy(out).mT if settings.head == "softmax" else torch.from_numpy(out)[..., 0, :]
+    def forward(parameters: Tensor, x: Tensor) -> tuple[Tensor]:
+        parts = [reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)]
+        return (torch.cat(parts, 2),)
+
+    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])[0]
 
 
 def embed(
@@ -86,17 +84,15 @@ def embed(
     settings: EmbeddingSettings,
 ) -> Tensor:  # (N, n, width)
     """ψ of every run at its points, with running statistics."""
-    if not _numba(x):
-        return reference.embed(parameters, running, x, settings)
-    from aicau.ensembles.kernels import cpu_embedding
 
-    arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
-    with _launch():
-        return torch.from_numpy(cpu_embedding.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
+    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> tuple[Tensor]:
+        return (torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2),)
+
+    return by_run(forward, parameters, running, x, points=x.shape[-2])[0]
 
 
-def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
-    return np.array([x.shape[-1], *settings.hidden, settings.width])
+def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)
+    return x.split(PORTION, -2) if x.device.type == "cpu" else (x,)
 
 
 def train_mlp(
@@ -163,7 +159,7 @@ def train_embedding(
     with _launch():
         epochs, losses = cpu_embedding.train_embedding(
             *arrays,
-            _embedding_layout(x, settings),
+            np.array([x.shape[-1], *settings.hidden, settings.width]),
             settings.dropout,
             settings.learning_rate,
             *settings.betas,

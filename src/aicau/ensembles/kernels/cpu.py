@@ -16,7 +16,6 @@ from numba import njit
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so divergence is seen.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
-BLOCK = 128  # points predicted at a time: all layers of a block stay in the cache
 
 
 @njit(cache=True)

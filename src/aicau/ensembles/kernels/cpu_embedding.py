@@ -1,9 +1,9 @@
-"""The embedding ψ on the CPU: training on its Gram matrix and evaluation, one run per thread."""
+"""The embedding ψ on the CPU: training on its Gram matrix, one run per thread."""
 
 import numpy as np
 from numba import njit, prange
 
-from aicau.ensembles.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.ensembles.kernels.cpu import FAST, adam, copy_weights, product, up4, up16, weight_gradient
 
 
 @njit(cache=True)
@@ -192,29 +192,6 @@ def _embedding_sizes(sizes):  # type: ignore[no-untyped-def]
         size += up4(sizes[i]) * up4(sizes[i + 1]) + 2 * up4(sizes[i + 1])
         units += sizes[i + 1]
     return widest, size + up4(sizes[depth - 1] + 1) * up4(sizes[depth]), units
-
-
-@njit(parallel=True, cache=True)
-def embed(x, parameters, running, sizes, epsilon):  # type: ignore[no-untyped-def]
-    """ψ of every run at its points, BLOCK at a time. x (N, n, p), parameters (N, P) -> (N, n, width)."""
-    runs, count = x.shape[0], x.shape[1]
-    depth = sizes.size - 1
-    widest, size, _ = _embedding_sizes(sizes)
-    out = np.empty((runs, count, sizes[depth]), np.float32)
-    for run in prange(runs):
-        p = np.zeros(size, np.float32)
-        _copy_embedding(parameters[run], p, sizes, True)
-        a = np.zeros((depth + 1, widest, BLOCK), np.float32)
-        for start in range(0, count, BLOCK):
-            stop = min(start + BLOCK, count)
-            for j in range(start, stop):
-                for k in range(sizes[0]):
-                    a[0, k, j - start] = x[run, j, k]
-            _embed(p, a, sizes, running[run], BLOCK, epsilon)
-            for j in range(start, stop):
-                for k in range(sizes[depth]):
-                    out[run, j, k] = a[depth, k, j - start]
-    return out
 
 
 @njit(parallel=True, cache=True)

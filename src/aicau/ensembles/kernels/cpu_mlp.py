@@ -1,14 +1,12 @@
-"""Members of F_k on the CPU: training and prediction, one network per thread."""
-
-import itertools
+"""Members of F_k on the CPU: training, one network per thread."""
 
 import numpy as np
 from numba import njit, prange
 
-from aicau.ensembles.kernels.cpu import BLOCK, FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.ensembles.kernels.cpu import FAST, adam, copy_weights, product, up4, up16, weight_gradient
 from aicau.ensembles.kernels.settings import HEADS
 
-SQUARED, SOFTMAX, POISSON = (HEADS.index(head) for head in ("squared", "softmax", "poisson"))
+SQUARED, POISSON = HEADS.index("squared"), HEADS.index("poisson")
 
 
 @njit(fastmath=FAST, cache=True)
@@ -33,39 +31,22 @@ def _mlp_forward(p, a, sizes, points):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def _link(out, classes, points, head):  # type: ignore[no-untyped-def]
-    """Outputs (classes, points) made what the head says, in place; logarithm of the normaliser per point."""
-    log_sum = np.zeros(points, np.float32)
-    if head == POISSON:
-        for j in range(points):
-            out[0, j] = np.exp(out[0, j])
-    elif head == SOFTMAX:
-        for j in range(points):
-            most = out[0, j]
-            for c in range(1, classes):
-                most = max(most, out[c, j])
-            total = np.float32(0)
-            for c in range(classes):
-                total += np.exp(out[c, j] - most)
-            log_sum[j] = most + np.log(total)
-            for c in range(classes):
-                out[c, j] = np.exp(out[c, j] - log_sum[j])
-    return log_sum
-
-
-@njit(cache=True)
 def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no-untyped-def]
-    """Cross-entropy or Poisson loss; `back` takes its gradient, (what is predicted − what was seen)·weight."""
+    """Cross-entropy or Poisson loss; `back` becomes its gradient, (prediction − target)·weight."""
     loss = np.float32(0)
-    for c in range(classes):
-        for j in range(points):
-            loss -= weight[j] * y[c, j] * out[c, j]
-    log_sum = _link(out, classes, points, head)
     for j in range(points):
-        loss += weight[j] * (out[0, j] if head == POISSON else log_sum[j])
-    for c in range(classes):
-        for j in range(points):
-            back[c, j] = weight[j] * (out[c, j] - y[c, j])
+        most = out[0, j]
+        for c in range(1, classes):
+            most = max(most, out[c, j])
+        total = np.float32(0)
+        for c in range(classes):
+            total += np.exp(out[c, j] - most)
+        level = most + np.log(total)  # logarithm of the normaliser of a softmax
+        loss += weight[j] * (np.exp(out[0, j]) if head == POISSON else level)
+        for c in range(classes):
+            predicted = np.exp(out[c, j] if head == POISSON else out[c, j] - level)
+            loss -= weight[j] * y[c, j] * out[c, j]
+            back[c, j] = weight[j] * (predicted - y[c, j])
     return loss
 
 
@@ -178,62 +159,3 @@ def train_mlp(  # type: ignore[no-untyped-def]
         losses[run, member] = loss
         _copy_mlp(parameters[run, member], p, sizes, False)
     return epochs, losses
-
-
-@njit(parallel=True, cache=True)
-def predict_mlp(x, parameters, sizes, head):  # type: ignore[no-untyped-def]
-    """Networks at the points of their run, BLOCK at a time. x (N or 1, n, d), parameters (N, K, P) -> (N, K, c, n)."""
-    runs, members, _ = parameters.shape
-    count = x.shape[1]
-    depth = sizes.size - 1
-    widest, size = _mlp_sizes(sizes)
-    classes = sizes[depth]
-    out = np.empty((runs, members, classes, count), np.float32)
-    for net in prange(runs * members):
-        run, member = net // members, net % members
-        at = x[run if x.shape[0] > 1 else 0]
-        p = np.zeros(size, np.float32)
-        _copy_mlp(parameters[run, member], p, sizes, True)
-        a = np.zeros((depth + 1, widest, BLOCK), np.float32)
-        a[0, sizes[0]] = 1
-        for start in range(0, count, BLOCK):
-            stop = min(start + BLOCK, count)
-            for j in range(start, stop):
-                for k in range(sizes[0]):
-                    a[0, k, j - start] = at[j, k]
-            _mlp_forward(p, a, sizes, BLOCK)
-            _link(a[depth], classes, BLOCK, head)
-            out[run, member, :, start:stop] = a[depth, :classes, : stop - start]
-    return out
-
-
-def mlp_gradient(x, y, parameters, sizes, head=SQUARED):  # type: ignore[no-untyped-def]
-    """Loss and gradient of one network on all its points, in the plain layout: what tests compare with autograd."""
-    depth, rows = len(sizes) - 1, x.shape[0]
-    sizes = np.asarray(sizes)
-    points = up16(rows)
-    widest = max(up4(s + 1) for s in sizes)
-    a = np.zeros((depth + 1, widest, points), np.float32)
-    a[0, : sizes[0], :rows] = x.T
-    a[0, sizes[0]] = 1
-    d = np.zeros((2, widest, points), np.float32)
-    target, weight = np.zeros((sizes[-1], points), np.float32), np.zeros(points, np.float32)
-    target[:, :rows], weight[:rows] = y.reshape(rows, -1).T, 1 / rows
-    shapes = [(int(o), int(i) + 1) for i, o in itertools.pairwise(sizes)]
-    p = np.concatenate(
-        [
-            np.pad(w.reshape(s), ((0, up4(s[0]) - s[0]), (0, up4(s[1]) - s[1]))).ravel()
-            for w, s in _blocks(parameters, shapes)
-        ]
-    ).astype(np.float32)
-    g = np.zeros_like(p)
-    loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points, head)
-    padded = [(up4(o), up4(i)) for o, i in shapes]
-    parts = [w.reshape(q)[: s[0], : s[1]].ravel() for (w, q), s in zip(_blocks(g, padded), shapes, strict=True)]
-    return float(loss), np.concatenate(parts)
-
-
-def _blocks(flat, shapes):  # type: ignore[no-untyped-def]
-    """Consecutive pieces of a row of numbers, with their shapes."""
-    ends = np.cumsum([o * i for o, i in shapes])
-    return list(zip(np.split(flat, ends[:-1]), shapes, strict=True))
