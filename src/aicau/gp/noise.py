@@ -23,7 +23,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
-from aicau.core.runs import by_run
+from aicau.core.runs import by_run, threads
 
 REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
@@ -31,6 +31,7 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two sta
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
+EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
 NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
 
 
@@ -66,7 +67,7 @@ class Fitted:
         return common * local_factor(at, self.posterior.rows.x, self.inflation, self.width)
 
     def left_out(self) -> tuple[Tensor, Tensor]:  # (runs, l) twice
-        """Each row predicted from the others, and the variance of its value; its noise is foretold by others, too."""
+        """Each row predicted from the others, and the variance of its value; its own noise is estimated without it."""
         mean, variance = self.posterior.left_out()
         rows = self.posterior.rows
         assert rows.relative is not None
@@ -101,7 +102,7 @@ def local_factor(
 
 
 def choose_width(x: Tensor, inflation: Tensor) -> Tensor:  # (..., l, p), (..., l) -> (...)
-    """The width under which the squares of a point are best foretold by those of other points; maybe infinite."""
+    """The width under which the squared errors of other points best predict those of a point; maybe infinite."""
     widths = [*(w * (x.shape[-1] / 2) ** 0.5 for w in WIDTHS), math.inf]
     losses = []
     for width in widths:
@@ -135,14 +136,85 @@ def fit(
         posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)
         inflation = _squares(posterior, y) * factor
     shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
-    shift = posterior.batch_shift() if batch is not None else torch.zeros_like(y)
+    shift = posterior.batch_shift()[0] if batch is not None else torch.zeros_like(y)
     return Fitted(posterior, shift, shared, inflation, width)
 
 
 def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)
-    """Squared standardised errors of left-out measurements; one wild value does not speak for its whole region."""
+    """Squared standardised errors of left-out measurements, at most 25 each: one outlier is not a noisy region."""
     mean, variance = posterior.left_out()
     return ((y - mean) ** 2 / variance).clamp_max(25.0)
+
+
+@dataclass(frozen=True)
+class PlateEffects:
+    """What the batches (plates, days) of one run added to their measurements, in the unit of the measurements."""
+
+    variance: float  # σ_b²
+    interval: tuple[float, float]  # 95%, of σ_b²
+    batches: Tensor  # (b,) ids, ascending
+    shift: Tensor  # (b,) estimated effect of each batch
+    error: Tensor  # (b,) its standard error
+
+    def of(self, batch: Tensor) -> Tensor:  # (l,) -> (l,)
+        """The effect on each row; 0 for a batch that was not estimated."""
+        place = torch.searchsorted(self.batches, batch).clamp_max(len(self.batches) - 1)
+        return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
+
+
+def plate_effects(
+    x: Tensor,  # (l, p)
+    y: Tensor,  # (l,)
+    batch: Tensor,  # (l,)
+    counts: Tensor | None = None,  # (l,)
+) -> PlateEffects:
+    """Estimate the shift of every batch and the variance between batches by REML.
+
+    Parameters
+    ----------
+    x : Tensor, shape (l, p)
+        Standardised features of each measurement.
+    y : Tensor, shape (l,)
+        Measurements, replicates in rows of their own.
+    batch : Tensor, shape (l,)
+        Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
+    counts : Tensor, shape (l,), optional
+        How many measurements a row is the mean of; 1 if not given.
+
+    Returns
+    -------
+    PlateEffects
+        Variance between batches with its 95% interval, and per batch the shift (the best linear unbiased prediction)
+        with its standard error. All are 0 where fewer than two batches are known: a single one cannot be compared.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau.gp import noise
+    >>> x = torch.linspace(-1, 1, 40).double()[:, None]
+    >>> batch = torch.arange(40) % 4
+    >>> found = noise.plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
+    >>> [round(float(shift)) for shift in found.shift - found.shift[0]]
+    [0, 1, 2, 3]
+    """
+    known = (batch >= 0).nonzero()[:, 0]
+    some = known[torch.linspace(0, max(0, len(known) - 1), min(len(known), EFFECT_ROWS)).long()]
+    names = batch[some].unique()
+    if len(names) < 2:
+        return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
+    weight = None if counts is None else counts[some][None]
+    with threads(1):
+        return _effects(fit(x[some].double()[None], y[some].double()[None], batch[some][None], weight, fades=False))
+
+
+def _effects(fitted: Fitted) -> PlateEffects:
+    """Of a fit of one run with batches."""
+    assert fitted.posterior.rows.batch is not None
+    batch = fitted.posterior.rows.batch[0]
+    names, place = batch.unique(return_inverse=True)
+    row = torch.empty_like(names).scatter_(0, place, torch.arange(len(batch), device=batch.device))  # one of each batch
+    shift, error = fitted.posterior.batch_shift()
+    return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[0, row], error[0, row])
 
 
 @dataclass(frozen=True)
@@ -150,16 +222,9 @@ class Noise:
     """What the noise of one run is made of; in words in `note`."""
 
     variance: Tensor  # (n,) σ²_Y over the pool
-    shared: float  # σ_b²
-    shared_interval: tuple[float, float]  # 95%
+    plates: PlateEffects | None  # None: one batch, which cannot be compared
     corrected: Tensor  # (l,) measurements with the batch effect taken out
     note: str
-
-    @property
-    def icc(self) -> float:
-        """Share of the noise that a batch has in common."""
-        own = float(self.variance.mean())
-        return self.shared / (self.shared + own) if self.shared + own > 0 else 0.0
 
 
 def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
@@ -190,31 +255,28 @@ def several(batch: Tensor) -> bool:  # (..., l)
 def estimate(
     x: Tensor,  # (n, d) the pool
     observations: Observations,  # (l,) of one run
-    fades: bool = False,
 ) -> Noise:
-    """The noise of one run: σ²_Y over the pool, the batch effect with its interval, and corrected measurements."""
+    """The noise of one run: σ²_Y over the pool, the batch effects, and corrected measurements."""
     o = observations
     points = coordinates(x.double())
     many = several(o.batch)
     repeats = int(replicated(o.index))
     local = repeats >= REPLICATED
-    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, fades, local)
-    target = o.y.var(correction=0)
-    shared = float(fitted.shared[0])
-    low, high = interval(fitted) if many else (0.0, 0.0)
-    if many and shared < NEGLIGIBLE * float(target):
-        words = f"{len(o.batch.unique())} batches without a common shift"
-    elif many:
-        words = f"{len(o.batch.unique())} batches with a shift of standard deviation {shared**0.5:.3g}"
+    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, False, local)
+    plates = _effects(fitted) if many else None
+    if plates is None:
+        note = "one batch, so no batch effect can be estimated"
+    elif plates.variance < NEGLIGIBLE * float(o.y.var(correction=0)):
+        note = f"{len(plates.batches)} batches without a common shift"
     else:
-        words = "one batch, so no batch effect can be told"
-    if local and math.isfinite(float(fitted.width[0])):
-        words += f"; variance from {repeats} replicated points, changing with x"
-    elif local:
-        words += f"; {repeats} replicated points show no change of the variance with x"
+        note = f"{len(plates.batches)} batches with a shift of standard deviation {plates.variance**0.5:.3g}"
+    if not local:
+        note += f"; {repeats} replicated points are too few for a variance that changes with x: one for all"
+    elif math.isfinite(float(fitted.width[0])):
+        note += f"; variance from {repeats} replicated points, changing with x"
     else:
-        words += f"; {repeats} replicated points are too few for a variance that changes with x: one for all"
-    return Noise(fitted.variance_at(points[None])[0], shared, (low, high), o.y - fitted.shift[0], words)
+        note += f"; {repeats} replicated points show no change of the variance with x"
+    return Noise(fitted.variance_at(points[None])[0], plates, o.y - fitted.shift[0], note)
 
 
 def interval(fitted: Fitted) -> tuple[float, float]:

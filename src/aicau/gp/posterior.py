@@ -94,9 +94,13 @@ class Posterior:
         at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
         return self.theta[..., at].exp() * self.scale**2
 
-    def batch_shift(self) -> Tensor:  # (..., l)
-        """What each row has from its batch: the best linear unbiased prediction."""
-        return (self.rows.shared(self.theta)[0] @ self.weights[..., None])[..., 0] * self.scale[..., None]
+    def batch_shift(self) -> tuple[Tensor, Tensor]:  # (..., l) twice
+        """What each row has from its batch, and its standard error: the best linear unbiased prediction."""
+        shared = self.rows.shared(self.theta)[0]
+        half = torch.linalg.solve_triangular(self.cholesky, shared, upper=False)
+        variance = shared.diagonal(dim1=-2, dim2=-1) - (half**2).sum(-2)
+        scale = self.scale[..., None]
+        return (shared @ self.weights[..., None])[..., 0] * scale, variance.clamp_min(0).sqrt() * scale
 
     def left_out(self) -> tuple[Tensor, Tensor]:  # (..., l), (..., l)
         """Each row predicted from the others: mean and variance of its value (Rasmussen & Williams 5.12)."""

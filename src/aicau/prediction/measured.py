@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau.core.observations import Observations
-from aicau.core.runs import threads
 from aicau.gp import noise
 
 MOST_REPEATS = 16  # a mean of more values weighs no more than this many rows
-SHIFT_ROWS = 800  # that batch effects are learned on: a cubic cost
 
 
 @dataclass(frozen=True)
@@ -45,22 +43,16 @@ class Measured:
         )
 
     def corrected(self, x: Tensor) -> tuple["Measured", float]:  # (n, d) standardised
-        """The same with the shift of each batch taken out, and the variance of the shifts.
+        """The same with the shift of each batch taken out (`noise.plate_effects`), and the variance of the shifts.
 
-        The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: a batch is known from some of its
-        rows. Rows without a batch keep their value.
+        Rows without a batch keep their value.
         """
         if self.batch is None or self.batches() < 2:
             return self, 0.0
-        known = np.flatnonzero(self.batch >= 0)
-        some = known[np.linspace(0, len(known) - 1, min(len(known), SHIFT_ROWS)).astype(int)]
-        rows = x[torch.from_numpy(self.index[some])].double()[None]
-        y, batch, count = (torch.from_numpy(a[some])[None] for a in (self.y, self.batch, self.count))
-        with threads(1):
-            fitted = noise.fit(rows, y, batch, count, fades=False)
-        shift = np.zeros(int(self.batch.max()) + 1)
-        shift[self.batch[some]] = fitted.shift[0].numpy()  # all rows of a batch have the same
-        return replace(self, y=self.y - np.where(self.batch >= 0, shift[self.batch], 0.0)), float(fitted.shared[0])
+        batch = torch.from_numpy(self.batch)
+        rows, y, counts = x[torch.from_numpy(self.index)], torch.from_numpy(self.y), torch.from_numpy(self.count)
+        found = noise.plate_effects(rows, y, batch, counts)
+        return replace(self, y=self.y - found.of(batch).numpy()), found.variance
 
     def batches(self) -> int:
         """How many there are; at least one."""
