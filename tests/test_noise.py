@@ -5,6 +5,7 @@ import torch
 
 from aicau import gp
 from aicau.core.observations import Observations
+from aicau.core.pool import coordinates
 from aicau.gp import noise
 
 
@@ -21,48 +22,30 @@ def plates(seed, shift, own, rows=96, plates=8, repeats=2):
     return x, truth, effects, Observations(index, y, torch.zeros(rows, dtype=torch.int64), batch)
 
 
+def rows_of(x, observations):
+    return coordinates(x)[observations.index]
+
+
 def test_a_plate_effect_is_recognised_and_taken_out():
-    x, truth, effects, observations = plates(0, shift=0.6, own=0.2)
-    found = noise.estimate(x, observations)
-    low, high = found.plates.interval
+    x, truth, effects, o = plates(0, shift=0.6, own=0.2)
+    found = noise.plate_effects(rows_of(x, o), o.y, o.batch)
+    low, high = found.interval
     assert low < float(effects.var()) < high
-    assert found.plates.variance > 2 * float(found.variance.mean())
-    assert found.plates.batches.tolist() == list(range(8))
-    wrong = found.plates.shift - effects - (found.plates.shift - effects).mean()
-    assert float((wrong.abs() / found.plates.error).max()) < 3
-    raw = (observations.y - truth[observations.index]).var()
-    left = (found.corrected - truth[observations.index]).var()
+    assert found.batches.tolist() == list(range(8))
+    wrong = found.shift - effects - (found.shift - effects).mean()
+    assert float((wrong.abs() / found.error).max()) < 3
+    raw = (o.y - truth[o.index]).var()
+    left = (o.y - found.of(o.batch) - truth[o.index]).var()
     assert float(left) < 0.3 * float(raw)
-    assert "8 batches with a shift" in found.note
+    assert torch.equal(noise.correct(x, o), o.y - found.of(o.batch))
 
 
 def test_without_a_plate_effect_nothing_is_taken_out():
-    x, _, _, observations = plates(1, shift=0.0, own=0.2)
-    found = noise.estimate(x, observations)
-    assert found.plates.variance < 0.01
-    assert float((found.corrected - observations.y).abs().max()) < 0.1
-    assert float(found.variance.mean()) == pytest.approx(0.04, rel=0.5)
-
-
-def test_variance_follows_x_where_there_are_replicates():
-    generator = torch.Generator().manual_seed(2)
-    x = torch.rand(60, 1, generator=generator, dtype=torch.double)
-    index = torch.arange(60).repeat(4)
-    sigma = torch.where(x[:, 0] > 0.5, 0.5, 0.05)
-    y = sigma[index] * torch.randn(240, generator=generator, dtype=torch.double)
-    found = noise.estimate(x, Observations(index, y, torch.zeros(240, dtype=torch.int64)))
-    loud, quiet = found.variance[x[:, 0] > 0.7].mean(), found.variance[x[:, 0] < 0.3].mean()
-    assert float(loud / quiet) > 5
-    assert "changing with x" in found.note
-    assert "one batch" in found.note
-
-
-def test_without_replicates_it_falls_back_and_says_so():
-    x, _, _, observations = plates(3, 0.0, 0.2, repeats=1, plates=1)
-    one = Observations(torch.arange(96), observations.y, observations.round)
-    found = noise.estimate(x, one)
-    assert float(found.variance.std()) == pytest.approx(0.0, abs=1e-9)
-    assert "too few" in found.note
+    x, _, _, o = plates(1, shift=0.0, own=0.2)
+    found = noise.plate_effects(rows_of(x, o), o.y, o.batch)
+    assert found.variance < 0.01
+    assert float(found.of(o.batch).abs().max()) < 0.1
+    assert float(noise.fit(rows_of(x, o)[None], o.y[None]).posterior.noise()) == pytest.approx(0.04, rel=0.5)
 
 
 def test_blup_equals_the_dense_formula():

@@ -38,7 +38,6 @@ class Posterior:
     target: str = "best"
     batches: str = "field"
     rank: int = 32
-    shape: str = "rbf"
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -51,7 +50,7 @@ class Posterior:
 
     def believe(self, evidence: Evidence) -> Belief:
         if evidence.task.kind == "classes":
-            return classes.posterior(evidence, self.batches, self.rank, self.shape)
+            return classes.posterior(evidence, self.batches, self.rank)
         found = self.moments(evidence)
         mean = decomposition.mean(evidence.predictions).double() - found.mean
         return Belief(mean[..., None], found.factor[..., None, :, :], found.rest[..., None])
@@ -111,6 +110,6 @@ class Posterior:
         fits = []
         for target in ("truth", "residual") if self.target == "best" else (self.target,):
             value = y if target == "truth" else residual
-            process = noise.fit(rows, value, together, counts, self.batches == "field", True, self.shape)
+            process = noise.fit(rows, value, together, counts, self.batches == "field", True)
             fits.append(Correction.of(process, value, target == "truth", frame))
         return fits

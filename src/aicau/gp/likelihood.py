@@ -10,20 +10,9 @@ from torch import Tensor
 FAR = 75.0  # exp(−75) counts as nothing; what underflows costs a hundred times the time
 
 
-def rbf(square: Tensor) -> tuple[Tensor, Tensor]:
-    """k = exp(−r²/2), and −2 ∂k/∂r²."""
-    value = (-0.5 * square).clamp_min_(-FAR).exp_()
-    return value, value
-
-
-def matern(square: Tensor) -> tuple[Tensor, Tensor]:
-    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r²."""
-    root = (5 * square).sqrt().clamp_max(FAR)
-    decay = torch.exp(-root)
-    return (1 + root + (5 / 3) * square) * decay, (5 / 3) * (1 + root) * decay
-
-
-SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": rbf, "matern": matern}
+def rbf(square: Tensor) -> Tensor:
+    """k = exp(−r²/2)."""
+    return (-0.5 * square).clamp_min_(-FAR).exp_()
 
 
 def squares(
@@ -43,10 +32,9 @@ def kernel(
     a: Tensor,  # (..., l, p)
     b: Tensor,  # (..., n, p)
     theta: Tensor,  # (..., q)
-    shape: str = "rbf",
 ) -> Tensor:  # (..., l, n)
     """σ_f² k(r²)."""
-    return theta[..., 0, None, None].exp() * SHAPES[shape](squares(a, b, theta))[0]
+    return theta[..., 0, None, None].exp() * rbf(squares(a, b, theta))
 
 
 def _columns(at: Tensor, x: Tensor) -> Tensor:  # (..., m), (..., l, p) -> (..., m, p)
@@ -64,7 +52,6 @@ class Rows:
     relative: Tensor | None = None  # (..., l); None: no noise is learned
     batch: Tensor | None = None  # (..., l); None: no batches
     fades: bool = False  # what a batch shares: a field over x instead of one shift
-    shape: str = "rbf"
     constant: float = 0.0  # c
 
     @property
@@ -104,12 +91,10 @@ class Rows:
         return size * torch.exp(-far), far
 
 
-def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """K of the rows, its part σ_f² k, and that part's slope by −½ log of the lengths."""
+def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
+    """K of the rows, and its part σ_f² k."""
     pairs = rows.pairs
-    value, slope = SHAPES[rows.shape](squares(rows.x, rows.x, theta))
-    size = theta[..., 0, None, None].exp() * pairs
-    signal, slope = size * value, size * slope
+    signal = kernel(rows.x, rows.x, theta) * pairs
     diagonal = rows.fixed
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
@@ -119,7 +104,7 @@ def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         whole = whole + rows.constant * pairs
     if rows.batch is not None:
         whole = whole + rows.shared(theta)[0]
-    return whole, signal, slope
+    return whole, signal
 
 
 def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) -> (..., l, l)
@@ -135,17 +120,17 @@ def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) 
 
 def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., q) -> (...), (..., q)
     """−log p(y) up to a constant that depends on the number of rows, and its gradient by theta."""
-    whole, signal, slope = covariance(theta, rows)
+    whole, signal = covariance(theta, rows)
     cholesky, failed = torch.linalg.cholesky_ex(whole)
     inverse = _inverse(cholesky, failed)
     weights = (inverse @ rows.y[..., None])[..., 0]
     value = 0.5 * (rows.y * weights).sum(-1) + cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = −2 ∂k/∂r² (h_j − h_j*)²/ℓ_j².
+    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = σ_f² k (h_j − h_j*)²/ℓ_j².
     core = weights[..., :, None] * weights[..., None, :] - inverse
-    sloped = core * slope
+    sloped = core * signal
     scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
-    parts = [-0.5 * (core * signal).sum((-1, -2))[..., None], -by_length]
+    parts = [-0.5 * sloped.sum((-1, -2))[..., None], -by_length]
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid

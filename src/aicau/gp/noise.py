@@ -25,23 +25,20 @@ from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.core.runs import by_run, threads
 
-REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
 EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
-NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
 
 
-def process(features: int, fades: bool = True, shape: str = "rbf") -> gp.Process:
+def process(features: int, fades: bool = True) -> gp.Process:
     """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
 
     With many features their lengths are held together: a hundred free ones fit any hundred rows.
     """
     return gp.Process(
-        shape,
         noise=True,
         constant=CONSTANT,
         signal_prior=(0.0, 1.0),
@@ -96,7 +93,7 @@ def local_factor(
     parts = []
     for some in gp.chunks(at, inflation.numel()):
         square = gp.squares(some, x, scale)
-        near = torch.where(square > 1e-12, gp.rbf(square)[0], 0.0) if apart else gp.rbf(square)[0]
+        near = torch.where(square > 1e-12, gp.rbf(square), 0.0) if apart else gp.rbf(square)
         parts.append(((near @ inflation[..., None])[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))
     return torch.where(torch.isinf(width)[..., None], 1.0, torch.cat(parts, -1))
 
@@ -118,12 +115,11 @@ def fit(
     counts: Tensor | None = None,  # (runs, l) measurements a row is the mean of; None: 1
     fades: bool = True,
     local: bool = False,
-    shape: str = "rbf",
     valid: Tensor | None = None,  # (runs, l) rows that count; None: all
 ) -> Fitted:
     """The model of one batch of runs. With `local` the variance may change with x."""
     valid = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
-    settings = process(x.shape[-1], fades, shape)
+    settings = process(x.shape[-1], fades)
     weight = torch.ones_like(y) if counts is None else 1 / counts.to(y)
     posterior = settings.fit(x, y, valid, weight, batch, most=MOST)
     inflation, width = torch.ones_like(y), torch.full_like(y[:, 0], math.inf)
@@ -204,27 +200,10 @@ def plate_effects(
         return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
     weight = None if counts is None else counts[some][None]
     with threads(1):
-        return _effects(fit(x[some].double()[None], y[some].double()[None], batch[some][None], weight, fades=False))
-
-
-def _effects(fitted: Fitted) -> PlateEffects:
-    """Of a fit of one run with batches."""
-    assert fitted.posterior.rows.batch is not None
-    batch = fitted.posterior.rows.batch[0]
-    names, place = batch.unique(return_inverse=True)
-    row = torch.empty_like(names).scatter_(0, place, torch.arange(len(batch), device=batch.device))  # one of each batch
-    shift, error = fitted.posterior.batch_shift()
-    return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[0, row], error[0, row])
-
-
-@dataclass(frozen=True)
-class Noise:
-    """What the noise of one run is made of; in words in `note`."""
-
-    variance: Tensor  # (n,) σ²_Y over the pool
-    plates: PlateEffects | None  # None: one batch, which cannot be compared
-    corrected: Tensor  # (l,) measurements with the batch effect taken out
-    note: str
+        fitted = fit(x[some].double()[None], y[some].double()[None], batch[some][None], weight, fades=False)
+    shift, error = (part[0] for part in fitted.posterior.batch_shift())
+    row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
+    return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[row], error[row])
 
 
 def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
@@ -239,51 +218,16 @@ def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l
     return o.y - shift.reshape(o.y.shape)
 
 
-def replicated(index: Tensor) -> Tensor:  # (..., l) -> (...)
-    """How many points were measured at least twice."""
-    order = index.sort(-1).values
-    same = order[..., 1:] == order[..., :-1]
-    first = torch.cat([same[..., :1], same[..., 1:] & ~same[..., :-1]], -1)
-    return first.sum(-1)
-
-
 def several(batch: Tensor) -> bool:  # (..., l)
     """Whether there is more than one batch to tell apart."""
     return bool((batch != batch[..., :1]).any())
-
-
-def estimate(
-    x: Tensor,  # (n, d) the pool
-    observations: Observations,  # (l,) of one run
-) -> Noise:
-    """The noise of one run: σ²_Y over the pool, the batch effects, and corrected measurements."""
-    o = observations
-    points = coordinates(x.double())
-    many = several(o.batch)
-    repeats = int(replicated(o.index))
-    local = repeats >= REPLICATED
-    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, False, local)
-    plates = _effects(fitted) if many else None
-    if plates is None:
-        note = "one batch, so no batch effect can be estimated"
-    elif plates.variance < NEGLIGIBLE * float(o.y.var(correction=0)):
-        note = f"{len(plates.batches)} batches without a common shift"
-    else:
-        note = f"{len(plates.batches)} batches with a shift of standard deviation {plates.variance**0.5:.3g}"
-    if not local:
-        note += f"; {repeats} replicated points are too few for a variance that changes with x: one for all"
-    elif math.isfinite(float(fitted.width[0])):
-        note += f"; variance from {repeats} replicated points, changing with x"
-    else:
-        note += f"; {repeats} replicated points show no change of the variance with x"
-    return Noise(fitted.variance_at(points[None])[0], plates, o.y - fitted.shift[0], note)
 
 
 def interval(fitted: Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
     posterior = fitted.posterior
     at = 1 + posterior.rows.x.shape[-1] + 1
-    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades, posterior.rows.shape)
+    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades)
     count = posterior.theta.shape[-1]
     step = 1e-3
     moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)

@@ -123,7 +123,7 @@ class Posterior:
         return self.theta[..., :1].exp() + self.rows.constant
 
     def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
-        return kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+        return kernel(a, b, self.theta) + self.rows.constant
 
     def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
         return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]

@@ -27,7 +27,6 @@ class Process:
     target: without them a handful of points fit anything, or are called all noise.
     """
 
-    shape: str = "rbf"
     alpha: float = 1e-6
     noise: bool = False  # learn σ_n²
     constant: float = 0.0
@@ -61,7 +60,6 @@ class Process:
             relative if self.noise else None,
             batch,
             self.fades,
-            self.shape,
             self.constant,
         )
         features = x.shape[-1]
