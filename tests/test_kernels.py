@@ -43,21 +43,14 @@ def flat_gradient(module):
 
 
 def mlp_gradient(x, y, parameters, settings):
-    """Loss and gradient of one network on all its points as the fused kernel computes them, in the plain layout."""
-    sizes = np.array(settings.sizes(x.shape[1]))
-    widest, size = cpu_mlp._mlp_sizes(sizes)
-    rows, points = len(x), cpu_mlp.up16(len(x))
-    a, d = (np.zeros((count, widest, points), np.float32) for count in (len(sizes), 2))
-    a[0, : sizes[0], :rows], a[0, sizes[0]] = x.T, 1
-    target, weight = np.zeros((sizes[-1], points), np.float32), np.zeros(points, np.float32)
-    target[:, :rows], weight[:rows] = y.reshape(rows, -1).T, 1 / rows
-    padded, gradient, plain = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros_like(parameters)
-    cpu_mlp._copy_mlp(parameters, padded, sizes, True)
-    loss = cpu_mlp._mlp_gradient(
-        padded, gradient, a, d, sizes, target, weight, points, kernels.HEADS.index(settings.head)
-    )
-    cpu_mlp._copy_mlp(plain, gradient, sizes, False)
-    return float(loss), plain
+    """Loss and gradient of one network on all its points, as the fused kernel computes them."""
+    sizes, rows = np.array(settings.sizes(x.shape[1])), len(x)
+    a, d = (np.zeros((count, sizes.max() + 1, rows), np.float32) for count in (len(sizes), 2))
+    a[0, : sizes[0]] = x.T
+    target, weight = np.ascontiguousarray(y.reshape(rows, -1).T), np.full(rows, 1 / rows, np.float32)
+    gradient = np.zeros_like(parameters)
+    head = kernels.HEADS.index(settings.head)
+    return float(cpu_mlp.mlp_gradient(parameters, gradient, a, d, sizes, target, weight, head)), gradient
 
 
 @pytest.mark.parametrize(

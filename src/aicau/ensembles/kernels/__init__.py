@@ -8,6 +8,8 @@ not take the shape. All take the same arguments and compute the same thing; test
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,12 +55,24 @@ def _triton(tensor: Tensor) -> bool:
     return _kind == "fused" and tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
+@cache
+def _openblas() -> Any:
+    """The BLAS libraries that Numba's matrix products go through."""
+    import scipy.linalg.cython_blas  # noqa: F401 (loads them)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(internal_api="openblas")
+
+
 @contextmanager
 def _launch() -> Iterator[None]:
-    """Numba on as many threads as PyTorch has. Its first launch sets OpenMP's threads, which are PyTorch's as well."""
+    """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
+
+    Numba's first launch sets OpenMP's threads, which are PyTorch's as well: they are put back.
+    """
     import numba
 
-    with threads():
+    with threads(), _openblas().limit(limits=1):
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         yield
 

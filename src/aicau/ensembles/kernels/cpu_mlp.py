@@ -3,31 +3,10 @@
 import numpy as np
 from numba import njit, prange
 
-from aicau.ensembles.kernels.cpu import FAST, adam, copy_weights, product, up4, up16, weight_gradient
+from aicau.ensembles.kernels.cpu import FAST, adam
 from aicau.ensembles.kernels.settings import HEADS
 
 SQUARED, POISSON = HEADS.index("squared"), HEADS.index("poisson")
-
-
-@njit(fastmath=FAST, cache=True)
-def _mlp_forward(p, a, sizes, points):  # type: ignore[no-untyped-def]
-    """Outputs of one network stand in a[depth, 0]."""
-    zero, one = np.float32(0), np.float32(1)
-    depth = sizes.size - 1
-    at = 0
-    for i in range(depth):
-        inner, outer = up4(sizes[i] + 1), up4(sizes[i + 1])
-        w = p[at : at + outer * inner].reshape(outer, inner)
-        product(w, a[i], a[i + 1], inner, outer, points, False)
-        if i < depth - 1:
-            for unit in range(sizes[i + 1]):
-                row = a[i + 1, unit]
-                for j in range(points):
-                    row[j] = max(row[j], zero)
-            row = a[i + 1, sizes[i + 1]]
-            for j in range(points):
-                row[j] = one
-        at += outer * inner
 
 
 @njit(cache=True)
@@ -51,57 +30,45 @@ def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no
 
 
 @njit(fastmath=FAST, cache=True)
-def _mlp_gradient(p, g, a, d, sizes, y, weight, points, head):  # type: ignore[no-untyped-def]
-    """Weighted loss of one network and its gradient. `a[0]` holds the points; a row of ones carries biases."""
+def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped-def]
+    """Weighted loss of one network; `g` becomes its gradient.
+
+    p (P,), a (layers, widest, points) with the points in a[0], d (2, widest, points) for the way back, y (c, points),
+    weight (points,). The row of `a` after a layer's units is one: its weights are the biases.
+    """
     zero = np.float32(0)
     depth = sizes.size - 1
-    _mlp_forward(p, a, sizes, points)
-    at = p.size
+    at = 0
+    for i in range(depth):
+        ins, outs = sizes[i] + 1, sizes[i + 1]
+        a[i, sizes[i]] = np.float32(1)
+        np.dot(p[at : at + outs * ins].reshape(outs, ins), a[i, :ins], a[i + 1, :outs])
+        if i < depth - 1:
+            for unit in range(outs):
+                row = a[i + 1, unit]
+                for j in range(row.size):
+                    row[j] = max(row[j], zero)
+        at += outs * ins
     loss = zero
     back = d[depth % 2]
-    back[sizes[depth] : up4(sizes[depth])] = zero
     if head == SQUARED:
-        for j in range(points):
+        for j in range(weight.size):
             error = a[depth, 0, j] - y[0, j]
             loss += weight[j] * error * error
             back[0, j] = np.float32(2) * weight[j] * error
     else:
-        loss = _likelihood(a[depth], y, weight, back, sizes[depth], points, head)
+        loss = _likelihood(a[depth], y, weight, back, sizes[depth], weight.size, head)
     for i in range(depth - 1, -1, -1):
-        inner, outer = up4(sizes[i] + 1), up4(sizes[i + 1])
-        at -= outer * inner
-        weight_gradient(d[(i + 1) % 2], a[i], g[at : at + outer * inner].reshape(outer, inner), inner, outer, points)
+        ins, outs = sizes[i] + 1, sizes[i + 1]
+        at -= outs * ins
+        np.dot(d[(i + 1) % 2, :outs], a[i, :ins].T, g[at : at + outs * ins].reshape(outs, ins))
         if i > 0:
-            w = p[at : at + outer * inner].reshape(outer, inner)
-            product(w, d[(i + 1) % 2], d[i % 2], outer, up4(sizes[i]), points, True)
+            np.dot(p[at : at + outs * ins].reshape(outs, ins).T, d[(i + 1) % 2, :outs], d[i % 2, :ins])
             for unit in range(sizes[i]):
                 row, active = d[i % 2, unit], a[i, unit]
-                for j in range(points):
+                for j in range(row.size):
                     row[j] = row[j] if active[j] > zero else zero
-            for unit in range(sizes[i], up4(sizes[i])):
-                d[i % 2, unit] = zero
     return loss
-
-
-@njit(cache=True)
-def _copy_mlp(flat, padded, sizes, into_padded):  # type: ignore[no-untyped-def]
-    at, to = 0, 0
-    for i in range(sizes.size - 1):
-        outs, ins = sizes[i + 1], sizes[i] + 1
-        copy_weights(flat[at:], padded[to:], outs, ins, up4(ins), into_padded)
-        at += outs * ins
-        to += up4(outs) * up4(ins)
-
-
-@njit(cache=True)
-def _mlp_sizes(sizes):  # type: ignore[no-untyped-def]
-    """Rows of the widest layer and padded parameters of one network."""
-    widest, size = 0, 0
-    for i in range(sizes.size):
-        widest = max(widest, up4(sizes[i] + 1))
-    for i in range(sizes.size - 1):
-        size += up4(sizes[i] + 1) * up4(sizes[i + 1])
-    return widest, size
 
 
 @njit(parallel=True, cache=True)
@@ -112,40 +79,24 @@ def train_mlp(  # type: ignore[no-untyped-def]
 
     parameters (N, K, P). Returns epochs (N, K) and the last loss (N, K).
     """
-    runs, members, rows = weights.shape
-    depth = sizes.size - 1
-    widest, size = _mlp_sizes(sizes)
+    runs, members, _ = weights.shape
+    depth, widest = sizes.size - 1, sizes.max() + 1
     epochs = np.zeros((runs, members), np.int64)
     losses = np.zeros((runs, members), np.float32)
     for net in prange(runs * members):
         run, member = net // members, net % members
-        seen = 0
-        total = 0.0
-        for j in range(rows):
-            if weights[run, member, j] > 0:
-                seen += 1
-                total += weights[run, member, j]
-        points = up16(seen)
-        a = np.zeros((depth + 1, widest, points), np.float32)
-        d = np.zeros((2, widest, points), np.float32)
-        target = np.zeros((sizes[depth], points), np.float32)
-        weight = np.zeros(points, np.float32)
-        at = 0
-        for j in range(rows):
-            if weights[run, member, j] > 0:
-                for k in range(sizes[0]):
-                    a[0, k, at] = x[run, j, k]
-                for c in range(sizes[depth]):
-                    target[c, at] = y[run, j, c]
-                weight[at] = weights[run, member, j] / total
-                at += 1
-        a[0, sizes[0]] = 1
-        p = np.zeros(size, np.float32)
+        seen = np.flatnonzero(weights[run, member] > 0)
+        a = np.zeros((depth + 1, widest, seen.size), np.float32)
+        d = np.zeros((2, widest, seen.size), np.float32)
+        a[0, : sizes[0]] = x[run][seen].T
+        target = np.ascontiguousarray(y[run][seen].T)
+        weight = weights[run, member][seen]
+        weight /= weight.sum()
+        p = parameters[run, member]
         g, m, v = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
-        _copy_mlp(parameters[run, member], p, sizes, True)
         best, waited, epoch, loss = np.inf, 0, 0, np.float32(0)
         while epoch < max_epochs and waited <= patience:
-            loss = _mlp_gradient(p, g, a, d, sizes, target, weight, points, head)
+            loss = mlp_gradient(p, g, a, d, sizes, target, weight, head)
             epoch += 1
             if not np.isfinite(loss):
                 break
@@ -157,5 +108,4 @@ def train_mlp(  # type: ignore[no-untyped-def]
                 waited += 1
         epochs[run, member] = epoch
         losses[run, member] = loss
-        _copy_mlp(parameters[run, member], p, sizes, False)
     return epochs, losses

@@ -112,25 +112,9 @@ def _kernel(  # type: ignore[no-untyped-def]
         if not ONE:
             for start in range(BLOCK, count, BLOCK):
                 more, dw1, ds1, dw2, ds2, dw3, ds3, dw4, ds4 = _gradient(
-                    x,
-                    y,
-                    share,
-                    start,
-                    count,
-                    p1,
-                    p1 + A2,
-                    p1 + A3,
-                    p1 + A4,
-                    D,
-                    H1,
-                    H2,
-                    DP,
-                    P1,
-                    P2,
-                    P3,
-                    BLOCK,
-                    PRECISION,
-                )
+                    x, y, share, start, count, p1, p1 + A2, p1 + A3, p1 + A4,
+                    D, H1, H2, DP, P1, P2, P3, BLOCK, PRECISION,
+                )  # fmt: skip
                 loss += more
                 w1 += dw1
                 s1 += ds1
