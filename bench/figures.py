@@ -1,11 +1,11 @@
 """Pictures of the comparison: learning curves of the panels, and average ranks with their critical difference."""
 
 import numpy as np
-from aicau.simulation.curves import COLOURS, DASHES, log_ticks
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from aicau.simulation.curves import COLOURS, DASHES, log_ticks
 from bench.methods import OURS, REFERENCE
 from bench.scores import Ranks
 from bench.suites import Outcome

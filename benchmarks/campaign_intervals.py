@@ -11,10 +11,10 @@ import argparse
 
 import numpy as np
 import torch
-from aicau.campaign.model import fit
 from aicau.prediction.measured import Measured
 
 from aicau import Strategy
+from aicau.campaign.model import fit
 from aicau.core import streams
 
 WELLS, SHIFT, NOISE, POOL = 12, 0.3, 0.15, 300

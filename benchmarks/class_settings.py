@@ -14,7 +14,7 @@ from aicau import problems
 from aicau.core import bregman, streams
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 SETTINGS = [(0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.0, 1e-3), (0.0, 1e-2), (0.05, 1e-2)]
 PROBLEMS = {
@@ -26,7 +26,7 @@ PROBLEMS = {
 LABELS = (20, 60, 120, 200)
 
 
-def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLPClassifier) -> float:
+def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLP) -> float:
     keys = streams.runs(1, runs)
     index = streams.permutation(keys, problem.pool.n)[:, :labels]
     y = problem.measure(index, torch.zeros_like(index), keys, 0)

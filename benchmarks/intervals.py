@@ -12,13 +12,13 @@ from pathlib import Path
 
 import torch
 from aicau.prediction.values import predict
-from aicau.simulation.loop import Lane, Loop
 
 from aicau import problems
 from aicau.bias import Evidence
 from aicau.core import checks, streams
 from aicau.ensembles import MLP
 from aicau.problems import replay
+from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 parser = argparse.ArgumentParser()

@@ -27,9 +27,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import speed
-from aicau import MLP, Direct, Evidence, Observations, kernels, problems
+from aicau import MLP, Direct, Evidence, Observations, problems
 from aicau.bias.quadratic import Quadratic, initial_parameters, split_pairs
 from aicau.core import streams
+from aicau.ensembles import kernels
 from aicau.paper.plan import BATCH, FIGURES, INITIALS, SINGLE, TYPES, Plan
 
 SIZES = (20, 100, 200)

@@ -12,13 +12,13 @@ import argparse
 
 import numpy as np
 from aicau.prediction.values import predict
-from aicau.simulation.loop import Lane, Loop
 
 from aicau.bias import Evidence, Posterior
 from aicau.core import checks, streams
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import MLP
 from aicau.problems import plates
+from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
 parser = argparse.ArgumentParser()

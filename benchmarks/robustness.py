@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aicau import MLP, Eigen, Quadratic, Strategy
-from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 from aicau.paper import claims
 from aicau.paper import plan as paper
 

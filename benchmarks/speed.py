@@ -20,12 +20,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from aicau import Omega, Score, View, kernels
+from aicau import Omega, Score, View
 from aicau.batching import Eigen
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
+from aicau.ensembles import kernels
 from aicau.ensembles.base import fold_membership
-from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 
 NEVER = 10**9
 

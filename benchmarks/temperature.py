@@ -8,11 +8,11 @@ from itertools import product
 
 import numpy as np
 import torch
-from aicau.prediction import discrete_fit
 
 from aicau.core import bregman, streams
 from aicau.core.task import Task
 from aicau.ensembles import MLP
+from aicau.prediction import discrete_fit
 
 POOL = 500
 

@@ -10,7 +10,7 @@ import torch
 from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.problems import type2
 
 sys.path.insert(0, str(Path(__file__).parent))  # helpers that several test files share

@@ -7,14 +7,14 @@ from contextlib import closing
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.campaign.setup import parse_strategy
 from aicau.prediction.discrete import after_zeros, interval, scatter
-from aicau.report.figures import legend
 from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.acquisition.trust import Trust
+from aicau.campaign.setup import parse_strategy
 from aicau.core.errors import InputError
+from aicau.report.figures import legend
 from aicau.store.schema import MIGRATIONS
 from test_bad_input import run
 

@@ -10,10 +10,10 @@ from contextlib import closing
 
 import pandas as pd
 import pytest
+from aicau.report.story import tell_story
 
 import crashes
 from aicau import Campaign
-from aicau.report.story import tell_story
 from aicau.store import open_store
 
 

@@ -10,7 +10,6 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "aicau"
 ORDER = [
     ["core", "__init__"],
-    ["kernels"],
     ["gp"],
     ["ensembles"],
     ["bias"],
@@ -91,10 +90,10 @@ import sys
 for name in ("numba", "pandas", "matplotlib", "rich", "typer", "sklearn", "botorch"):
     sys.modules[name] = None
 import torch
-from aicau import problems, strategy, kernels
+from aicau import problems, strategy
 from aicau.core import streams
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 x = torch.rand(2, 9, 2)
 MLP(settings=MLPSettings(max_epochs=2)).fit(x, x[..., 0], streams.runs(0, 2)).predict(x[0])
 """

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.report.data import WORDS
 from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.core.errors import InputError
 from aicau.report import figures
+from aicau.report.data import WORDS
 
 
 @pytest.fixture(scope="module")

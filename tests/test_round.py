@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from aicau import MLP, Observations, Strategy, problems
+from aicau.arrays import query
 from aicau.bias import Posterior
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import REGRESSION, Task
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction.base import quantile
-from aicau.arrays import query
 from aicau.round import Past, Round, first_batch, round_keys, without_plates
 from aicau.simulation.loop import Lane, Loop
 

@@ -39,8 +39,14 @@ def test_every_string_of_the_design_is_understood():
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("pemsee:direct", "unknown acquisition 'pemsee'; did you mean 'pemse'? known: bald, br, default, entropy, epistemic"),
-        ("pemse:directly", "unknown strategy word 'directly'; did you mean 'direct'? known: brier, difference, direct, eigen, joint"),
+        (
+            "pemsee:direct",
+            "unknown acquisition 'pemsee'; did you mean 'pemse'? known: bald, br, default, entropy, epistemic",
+        ),
+        (
+            "pemse:directly",
+            "unknown strategy word 'directly'; did you mean 'direct'? known: brier, difference, direct, eigen, joint",
+        ),
         ("pemse", "'pemse' needs a bias estimator, e.g. 'pemse:direct'; known: direct, perfect, posterior, quadratic"),
         ("lc:direct", "'lc' does not use the bias; leave out 'direct'"),
         ("br:direct:perfect", "names its bias twice"),

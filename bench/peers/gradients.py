@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aicau.core import streams
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 Layer = tuple[Tensor, Tensor]  # inputs (K, n, in + 1), errors (K, n, out)
 

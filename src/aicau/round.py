@@ -19,8 +19,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
-from aicau.core.pool import Frame, coordinates
-from aicau.core.runs import by_run
+from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.gp import noise
@@ -28,7 +27,6 @@ from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
 
 AT_ONCE = 100_000  # candidates predicted at a time
-SHIFT_ROWS = 800  # that plate effects are learned on: a cubic cost
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Round:
         y = observations.y
         shared = torch.zeros_like(y[..., 0])
         if self.plates and self.task.squared:
-            y, shared = without_plates(x, observations)
+            y, shared = noise.without_plates(x, observations)
         shift, scale = torch.zeros_like(shared), torch.ones_like(shared)
         if self.scaled:
             shift, scale = self.task.units(observations.index, y)
@@ -176,25 +174,3 @@ def first_batch(
 def round_keys(keys: Tensor, round: int) -> Tensor:  # (...)
     """The random streams of round k: F_0 is fitted to what was measured before any model chose."""
     return streams.fold(keys, round)
-
-
-def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tensor]:  # (n, d) -> (..., l), (...)
-    """Measurements with what their plate shares taken out, and the variance of what plates share.
-
-    The shifts come from `noise.fit` on at most `SHIFT_ROWS` rows, evenly spaced: some rows are enough to know a plate.
-    """
-    o, frame = observations, Frame.of(x)
-
-    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-        if not noise.several(batch):
-            return torch.zeros_like(y), torch.zeros_like(y[:, 0])
-        some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], SHIFT_ROWS), device=y.device).long()
-        rows = frame.coordinates(x[index[:, some]].double())
-        fitted = noise.fit(rows, y[:, some], batch[:, some], fades=False)
-        same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
-        shift = fitted.shift.gather(-1, same.int().argmax(-1))
-        return torch.where(same.any(-1), shift, 0.0), fitted.shared
-
-    flat = (part.reshape(-1, o.rows) for part in (o.index, o.y, o.batch))
-    shift, shared = by_run(shifts, *flat)
-    return o.y - shift.reshape(o.y.shape), shared.reshape(o.y.shape[:-1])

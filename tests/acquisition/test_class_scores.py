@@ -15,7 +15,7 @@ from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.problems import class1, class2
 
 TASK = Task("classification", 3)

@@ -13,7 +13,7 @@ from bench.suites import Panel, Settings
 
 from aicau import MLP, problems
 from aicau.core.errors import InputError
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from bench import methods, peers, phase
 from bench import report as bench_report
 from bench import scores as bench_scores

@@ -14,7 +14,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from bench import classes as bench_classes
 from bench import methods, peers
 from bench import report as bench_report

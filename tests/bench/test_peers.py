@@ -19,7 +19,7 @@ from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import Pool, standardise
 from aicau.ensembles import Members
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from bench import peers
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))
@@ -69,7 +69,7 @@ class TestGradients:
         torch.manual_seed(0)
         parameters = torch.randn(3, settings.parameters(inputs), dtype=torch.double)
         x = torch.randn(7, inputs, dtype=torch.double)
-        from aicau.kernels import reference
+        from aicau.ensembles.kernels import reference
 
         def one(row, at):
             return reference.mlp_forward(row, at[None], settings)[0]

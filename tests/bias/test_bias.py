@@ -9,7 +9,7 @@ from aicau import Direct, Evidence, Observations, Perfect, Quadratic
 from aicau.bias import Posterior, skill
 from aicau.core import decomposition, streams
 from aicau.core.errors import InputError
-from aicau.kernels import EmbeddingSettings
+from aicau.ensembles.kernels import EmbeddingSettings
 
 QUICK = Quadratic(EmbeddingSettings(max_epochs=40))
 

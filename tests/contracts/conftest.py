@@ -9,7 +9,7 @@ from aicau import MLP, Observations, View, problems
 from aicau.bias import BIASES
 from aicau.core import streams
 from aicau.core.task import REGRESSION, Task
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import State
 from aicau.round import Round
 

@@ -9,12 +9,12 @@ import torch
 
 from aicau import Score, Strategy, problems, simulate
 from aicau.acquisition import ACQUISITIONS
+from aicau.arrays import query
 from aicau.batching import BATCHINGS, Selection
 from aicau.batching.base import take_best
 from aicau.batching.joint import places
 from aicau.core import streams
 from aicau.core.omega import Omega
-from aicau.arrays import query
 
 WORDS = {"score", "distance", "predictions", "matrix", "random"}
 M = 12  # more than the error matrix has modes: five members, centred, and the bias

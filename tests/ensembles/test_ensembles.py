@@ -15,7 +15,7 @@ from aicau.core.errors import InputError, TrainingError
 from aicau.ensembles import Auto, Process, Scaled
 from aicau.ensembles.auto import Nearness
 from aicau.ensembles.base import fold_membership
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 
 def distinct(runs, rows):

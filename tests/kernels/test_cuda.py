@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from aicau.simulation.simulate import simulate
 
-from aicau import gp, kernels
+from aicau import gp
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
 from aicau.core.task import Task
-from aicau.ensembles import MLP
-from aicau.kernels import EmbeddingSettings, MLPSettings, reference
+from aicau.ensembles import MLP, kernels
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, reference
+from aicau.simulation.simulate import simulate
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
 

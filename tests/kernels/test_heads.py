@@ -5,16 +5,14 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
-from test_kernels import flat_gradient, module_from
+from test_kernels import flat_gradient, mlp_gradient, module_from
 from torch import nn
 
-from aicau import kernels
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.ensembles import MLP, Classifiers, ClassModules
-from aicau.kernels import MLPSettings, cpu_mlp, reference
-from aicau.kernels.settings import HEADS
+from aicau.ensembles import MLP, Classifiers, ClassModules, kernels
+from aicau.ensembles.kernels import MLPSettings, reference
 
 SOFTMAX, POISSON = MLPSettings(head="softmax", outputs=3), MLPSettings(head="poisson")
 
@@ -47,9 +45,7 @@ def test_gradient_equals_a_plain_module(settings, rows):
     module = module_from(parameters[0, 0], settings, 2)
     loss = loss_of(module, x[0], y[0], settings.head)
     loss.backward()
-    got, gradient = cpu_mlp.mlp_gradient(
-        x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings.sizes(2), HEADS.index(settings.head)
-    )
+    got, gradient = mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings)
     assert got == pytest.approx(float(loss.detach()), rel=1e-5, abs=1e-6)
     np.testing.assert_allclose(gradient, flat_gradient(module).numpy(), rtol=1e-4, atol=1e-6)
 

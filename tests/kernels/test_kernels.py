@@ -9,10 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from aicau import kernels
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
-from aicau.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
+from aicau.core.errors import InputError
+from aicau.ensembles import kernels
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
 
 
 def data(runs=3, members=4, rows=23, inputs=2, settings=MLPSettings(), seed=0):  # noqa: B008
@@ -41,6 +42,17 @@ def flat_gradient(module):
     return torch.cat([torch.cat([a.weight.grad, a.bias.grad[:, None]], 1).flatten() for a in linears])
 
 
+def mlp_gradient(x, y, parameters, settings):
+    """Loss and gradient of one network on all its points, as the fused kernel computes them."""
+    sizes, rows = np.array(settings.sizes(x.shape[1])), len(x)
+    a, d = (np.zeros((count, sizes.max() + 1, rows), np.float32) for count in (len(sizes), 2))
+    a[0, : sizes[0]] = x.T
+    target, weight = np.ascontiguousarray(y.reshape(rows, -1).T), np.full(rows, 1 / rows, np.float32)
+    gradient = np.zeros_like(parameters)
+    head = kernels.HEADS.index(settings.head)
+    return float(cpu_mlp.mlp_gradient(parameters, gradient, a, d, sizes, target, weight, head)), gradient
+
+
 @pytest.mark.parametrize(
     ("hidden", "inputs", "rows"), [((32, 32, 16), 2, 80), ((7, 5), 3, 17), ((10,), 1, 1), ((6, 6, 6, 6), 9, 33)]
 )
@@ -50,7 +62,7 @@ def test_gradient_of_the_training_step_equals_a_plain_module(hidden, inputs, row
     module = module_from(parameters[0, 0], settings, inputs)
     loss = nn.functional.mse_loss(module(x[0])[:, 0], y[0])
     loss.backward()
-    got, gradient = cpu_mlp.mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings.sizes(inputs))
+    got, gradient = mlp_gradient(x[0].numpy(), y[0].numpy(), parameters[0, 0].numpy(), settings)
     assert got == pytest.approx(float(loss.detach()), rel=1e-5)
     np.testing.assert_allclose(gradient, flat_gradient(module).numpy(), rtol=1e-4, atol=1e-6)
 
@@ -178,12 +190,26 @@ def test_pairs_are_split_85_to_15_over_the_lower_triangle():
 
 def test_prediction_equals_the_reference_at_any_number_of_points():
     settings = MLPSettings(hidden=(7, 5))
-    for points in (1, 127, 128, 300):
+    for points in (1, 127, 4096, 4100):
         x, _, _, parameters = data(3, 4, points, 3, settings)
         expected = reference.mlp_forward(parameters, x[:, None], settings)
         torch.testing.assert_close(kernels.mlp_forward(parameters, x, settings), expected, rtol=1e-4, atol=1e-6)
         shared = kernels.mlp_forward(parameters, x[:1], settings)
         assert torch.equal(shared[0], kernels.mlp_forward(parameters[:1], x[:1], settings)[0])
+
+
+def test_the_kind_of_kernel_is_switched_for_a_while_only():
+    settings = EmbeddingSettings(max_epochs=3)
+    arguments = embedding_data(settings=settings)
+    fused = kernels.train_embedding(*arguments, settings)[0]
+    with kernels.use("reference"):
+        plain = kernels.train_embedding(*arguments, settings)[0]
+    running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1)
+    x, bias, split, parameters, seeds = arguments
+    assert torch.equal(plain, reference.train_embedding(x, bias, split, parameters, running, seeds, settings)[0])
+    assert torch.equal(fused, kernels.train_embedding(*arguments, settings)[0])
+    with pytest.raises(InputError, match="unknown kind of kernel"), kernels.use("slow"):
+        pass
 
 
 def test_numba_leaves_the_threads_of_torch_alone():

@@ -9,7 +9,7 @@ import pytest
 from aicau import MLP, Quadratic
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
-from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 from aicau.paper import claims
 from aicau.paper import plan as paper
 from aicau.paper.claims import Interval, Verdict

@@ -13,7 +13,7 @@ from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.round import Round
 
 QUICK = MLP(task=Task("classification", 3), settings=MLPSettings(max_epochs=40))

@@ -6,7 +6,7 @@ import torch
 
 from aicau import MLP, Quadratic, Strategy, problems, simulate
 from aicau.core.errors import InputError
-from aicau.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 
 QUICK = MLP(settings=MLPSettings(max_epochs=40))
 STRATEGIES = [
@@ -127,16 +127,16 @@ def test_cuda_without_a_device_is_refused():
         simulate("type2", ["random"], device="cuda")
 
 
-def test_the_reference_path_gives_the_same_learning_curves(monkeypatch):
+def test_the_reference_path_gives_the_same_learning_curves():
     """CUDA is held to the reference path, whose curves agree with the fused CPU kernels' within the spread."""
-    from aicau import kernels
+    from aicau.ensembles import kernels
 
     names = ["random", "lc", "br:perfect:eigen"]
     problem = problems.make("type2", grid=15)
     settings = {"initial": 20, "batch_size": 5, "rounds": 3, "runs": 6, "device": "cpu"}
     fused = simulate(problem, names, **settings)
-    monkeypatch.setattr(kernels, "_numba", lambda tensor: False)
-    plain = simulate(problem, names, **settings)
+    with kernels.use("reference"):
+        plain = simulate(problem, names, **settings)
     assert not np.array_equal(fused.mse, plain.mse)
     np.testing.assert_allclose(fused.mse[:, :, 0], plain.mse[:, :, 0], rtol=0.2)  # the same data: only rounding differs
     ratio = np.log(fused.mse).mean((1, 2)) - np.log(plain.mse).mean((1, 2))

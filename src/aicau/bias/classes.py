@@ -72,7 +72,7 @@ def direct(evidence: Evidence) -> Belief:
     return Belief(mean.reshape(*lead, n, c))
 
 
-def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief:
+def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
     """A Gaussian process on the indicator of each class, one row per label, batch effects taken out."""
     c, o = evidence.task.classes, evidence.observations.thin(MOST_LABELS)
     points = coordinates(evidence.x.double())
@@ -81,7 +81,7 @@ def posterior(evidence: Evidence, batches: str, rank: int, shape: str) -> Belief
     def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, ...]:
         together = each(batch, c) if batches != "none" and noise.several(batch) else None
         rows = each(points[index], c)
-        found = noise.fit(rows, apiece(hot), together, None, batches == "field", True, shape)
+        found = noise.fit(rows, apiece(hot), together, None, batches == "field", True)
         at = points.expand(len(rows), -1, -1)
         factor, rest = found.posterior.factor(at, rank)
         shares = (found.posterior.mean(at), rest, found.variance_at(at))

@@ -109,17 +109,14 @@ class Correction:
 
     def words(self) -> dict[str, Any]:
         """What `state` cannot hold."""
-        rows = self.process.posterior.rows
-        return {"truth": self.truth, "shape": rows.shape, "fades": rows.fades}
+        return {"truth": self.truth, "fades": self.process.posterior.rows.fades}
 
     @classmethod
-    def load(cls, tensors: dict[str, Tensor], truth: bool, shape: str, fades: bool) -> "Correction":
+    def load(cls, tensors: dict[str, Tensor], truth: bool, fades: bool) -> "Correction":
         """What `state` and `words` gave."""
         t = tensors
         valid, none = torch.ones_like(t["y"], dtype=torch.bool), torch.zeros_like(t["y"])
-        rows = gp.Rows(
-            t["x"], t["y"], valid, t["fixed"], t["relative"], t.get("batch"), fades, shape, constant=noise.CONSTANT
-        )
+        rows = gp.Rows(t["x"], t["y"], valid, t["fixed"], t["relative"], t.get("batch"), fades, constant=noise.CONSTANT)
         posterior = gp.Posterior.of(t["theta"], rows, t["shift"], t["scale"])
         process = noise.Fitted(posterior, none, t["shared"], t["inflation"], t["width"])
         return cls(process, truth, t["square"], t["left_out"], Frame(*t["frame"]))

@@ -60,7 +60,6 @@ class Posterior:
     target: str = "best"
     batches: str = "field"
     rank: int = 32
-    shape: str = "rbf"
     most_rows: int = 1500
 
     def __post_init__(self) -> None:
@@ -76,7 +75,7 @@ class Posterior:
     def believe(self, evidence: Evidence) -> Belief:
         """E Y with its covariance, for classification and counts."""
         if evidence.task.probabilities:
-            return classes.posterior(evidence, self.batches, self.rank, self.shape)
+            return classes.posterior(evidence, self.batches, self.rank)
         found = self.moments(evidence)
         mean = decomposition.mean(evidence.predictions).double() - found.mean
         return Belief(mean[..., None], found.factor[..., None, :, :], found.rest[..., None])
@@ -135,6 +134,6 @@ class Posterior:
         fits = []
         for target in ("truth", "residual") if self.target == "best" else (self.target,):
             value = y if target == "truth" else residual
-            process = noise.fit(rows, value, together, counts, self.batches == "field", True, self.shape)
+            process = noise.fit(rows, value, together, counts, self.batches == "field", True)
             fits.append(Correction.of(process, value, target == "truth", frame))
         return fits

@@ -14,13 +14,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from aicau import kernels
 from aicau.bias.base import Belief, Evidence, place
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 from aicau.core.streams import Purpose
-from aicau.kernels import EmbeddingSettings
+from aicau.ensembles import kernels
+from aicau.ensembles.kernels import EmbeddingSettings
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
 from aicau.round import Past, Round, first_batch, round_keys
 from aicau.store import Moment

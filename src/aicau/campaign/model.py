@@ -13,8 +13,8 @@ from aicau.campaign.rows import Told
 from aicau.core.errors import StoreError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
+from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
-from aicau.kernels import MLPSettings
 from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy

@@ -20,10 +20,10 @@ from torch import Tensor
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
 from aicau.ensembles.base import Ensemble, Fitted, check_rows
+from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import MLP
 from aicau.ensembles.process import FittedProcess, Process, centre_and_spread
 from aicau.ensembles.scikit import Regressors
-from aicau.kernels import MLPSettings
 
 POWER = 2  # of the inverse errors that candidates are weighed by
 REACH = 0.5  # of a measurement, in distances between neighbouring measured points

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from aicau import kernels
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
 from aicau.core.task import REGRESSION, Task
+from aicau.ensembles import kernels
 from aicau.ensembles.base import check_rows, fold_membership, one_hot
-from aicau.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings
 
 HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson"}
 

@@ -13,17 +13,16 @@ and c the variance of an unknown mean; a shift is a field with ℓ_b = ∞. Padd
 identity: they change neither the likelihood nor a prediction.
 """
 
-from aicau.gp.likelihood import SHAPES, Rows, covariance, negative_log_likelihood, rbf, squares
-from aicau.gp.posterior import CELLS, Posterior
+from aicau.gp.likelihood import Rows, covariance, negative_log_likelihood, rbf, squares
+from aicau.gp.posterior import Posterior, chunks
 from aicau.gp.process import BATCH_BOUNDS, Process, fit, log_likelihood
 
 __all__ = [
     "BATCH_BOUNDS",
-    "CELLS",
-    "SHAPES",
     "Posterior",
     "Process",
     "Rows",
+    "chunks",
     "covariance",
     "fit",
     "log_likelihood",

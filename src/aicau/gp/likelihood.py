@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,20 +10,9 @@ from torch import Tensor
 FAR = 75.0  # exp(−75) counts as nothing; what underflows costs a hundred times the time
 
 
-def rbf(square: Tensor) -> tuple[Tensor, Tensor]:
-    """k = exp(−r²/2), and −2 ∂k/∂r²."""
-    value = torch.exp((-0.5 * square).clamp_min(-FAR))
-    return value, value
-
-
-def matern(square: Tensor) -> tuple[Tensor, Tensor]:
-    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r²."""
-    root = (5 * square).sqrt().clamp_max(FAR)
-    decay = torch.exp(-root)
-    return (1 + root + (5 / 3) * square) * decay, (5 / 3) * (1 + root) * decay
-
-
-SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": rbf, "matern": matern}
+def rbf(square: Tensor) -> Tensor:
+    """k = exp(−r²/2)."""
+    return (-0.5 * square).clamp_min_(-FAR).exp_()
 
 
 def squares(
@@ -35,17 +25,20 @@ def squares(
     centre = b.mean(-2, keepdim=True)
     a, b = (a - centre) / length, (b - centre) / length
     cross = (a**2).sum(-1)[..., :, None] + (b**2).sum(-1)[..., None, :]
-    return (cross - 2 * (a @ b.mT)).clamp_min(0)
+    return cross.sub_(a @ b.mT, alpha=2).clamp_min_(0)
 
 
 def kernel(
     a: Tensor,  # (..., l, p)
     b: Tensor,  # (..., n, p)
     theta: Tensor,  # (..., q)
-    shape: str = "rbf",
 ) -> Tensor:  # (..., l, n)
     """σ_f² k(r²)."""
-    return theta[..., 0, None, None].exp() * SHAPES[shape](squares(a, b, theta))[0]
+    return theta[..., 0, None, None].exp() * rbf(squares(a, b, theta))
+
+
+def _columns(at: Tensor, x: Tensor) -> Tensor:  # (..., m), (..., l, p) -> (..., m, p)
+    return at[..., None].expand(*at.shape, x.shape[-1])
 
 
 @dataclass(frozen=True)
@@ -59,27 +52,31 @@ class Rows:
     relative: Tensor | None = None  # (..., l); None: no noise is learned
     batch: Tensor | None = None  # (..., l); None: no batches
     fades: bool = False  # what a batch shares: a field over x instead of one shift
-    shape: str = "rbf"
     constant: float = 0.0  # c
 
     @property
     def pairs(self) -> Tensor:  # (..., l, l)
         return self.valid[..., :, None] & self.valid[..., None, :]
 
+    def run(self, number: int) -> "Rows":
+        """The rows of one run; the leading dimension stays."""
+        return self._map(lambda t: t[number : number + 1])
+
     def thin(self, most: int) -> "Rows":
-        """At most that many rows, evenly spaced."""
-        if self.y.shape[-1] <= most:
+        """At most `most` rows of each run that are not padded, evenly spaced."""
+        count = self.valid.sum(-1, keepdim=True)  # (..., 1)
+        size = max(1, min(most, int(count.max())))
+        if size == self.y.shape[-1]:
             return self
-        at = torch.linspace(0, self.y.shape[-1] - 1, most, device=self.y.device).long()
-        return replace(
-            self,
-            x=self.x[..., at, :],
-            y=self.y[..., at],
-            valid=self.valid[..., at],
-            fixed=self.fixed[..., at],
-            relative=None if self.relative is None else self.relative[..., at],
-            batch=None if self.batch is None else self.batch[..., at],
-        )
+        number = torch.arange(size, device=self.y.device).expand(*count.shape[:-1], -1)
+        place = torch.where(count > size, number * (count - 1) // max(1, size - 1), number)
+        at = torch.argsort((~self.valid).byte(), dim=-1, stable=True).gather(-1, place)
+        kept = self._map(lambda t: t.gather(-1, at) if t.ndim == at.ndim else t.gather(-2, _columns(at, t)))
+        return replace(kept, valid=number < count)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
+        parts: dict[str, Any] = {k: function(part) for k, part in vars(self).items() if isinstance(part, Tensor)}
+        return replace(self, **parts)
 
     def shared(self, theta: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
         """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (0 for a shift)."""
@@ -94,12 +91,10 @@ class Rows:
         return size * torch.exp(-far), far
 
 
-def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
-    """K of the rows, its part σ_f² k, and that part's slope by −½ log of the lengths."""
+def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
+    """K of the rows, and its part σ_f² k."""
     pairs = rows.pairs
-    value, slope = SHAPES[rows.shape](squares(rows.x, rows.x, theta))
-    size = theta[..., 0, None, None].exp() * pairs
-    signal, slope = size * value, size * slope
+    signal = kernel(rows.x, rows.x, theta) * pairs
     diagonal = rows.fixed
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
@@ -109,25 +104,33 @@ def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
         whole = whole + rows.constant * pairs
     if rows.batch is not None:
         whole = whole + rows.shared(theta)[0]
-    return whole, signal, slope
+    return whole, signal
+
+
+def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) -> (..., l, l)
+    """K⁻¹ from the factor of K; anything where the factorisation failed."""
+    identity = torch.eye(cholesky.shape[-1], dtype=cholesky.dtype, device=cholesky.device)
+    if cholesky.is_cuda:  # a triangular solve is batched there, cholesky_inverse is not
+        half = torch.linalg.solve_triangular(cholesky, identity.expand_as(cholesky), upper=False)
+        return half.mT @ half
+    if bool(failed.any()):
+        cholesky = torch.where((failed > 0)[..., None, None], identity, cholesky)
+    return torch.cholesky_inverse(cholesky)
 
 
 def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., q) -> (...), (..., q)
     """−log p(y) up to a constant that depends on the number of rows, and its gradient by theta."""
-    whole, signal, slope = covariance(theta, rows)
+    whole, signal = covariance(theta, rows)
     cholesky, failed = torch.linalg.cholesky_ex(whole)
-    # L⁻¹ by one triangular solve: on CUDA it is batched, which cholesky_inverse is not.
-    identity = torch.eye(whole.shape[-1], dtype=whole.dtype, device=whole.device).expand_as(whole)
-    half = torch.linalg.solve_triangular(cholesky, identity, upper=False)
-    inverse = half.mT @ half
+    inverse = _inverse(cholesky, failed)
     weights = (inverse @ rows.y[..., None])[..., 0]
     value = 0.5 * (rows.y * weights).sum(-1) + cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = −2 ∂k/∂r² (h_j − h_j*)²/ℓ_j².
+    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = σ_f² k (h_j − h_j*)²/ℓ_j².
     core = weights[..., :, None] * weights[..., None, :] - inverse
-    sloped = core * slope
+    sloped = core * signal
     scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
-    parts = [-0.5 * (core * signal).sum((-1, -2))[..., None], -by_length]
+    parts = [-0.5 * sloped.sum((-1, -2))[..., None], -by_length]
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid

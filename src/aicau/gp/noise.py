@@ -22,25 +22,23 @@ from torch import Tensor
 
 from aicau import gp
 from aicau.core.observations import Observations
-from aicau.core.pool import Frame, coordinates
-from aicau.core.runs import by_run
+from aicau.core.pool import Frame
+from aicau.core.runs import by_run, threads
 
-REPLICATED = 5  # points measured at least twice that it takes before the variance may change with x
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
-NEGLIGIBLE = 1e-4  # share of the target's variance below which a batch effect is called absent
+EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
 
 
-def process(features: int, fades: bool = True, shape: str = "rbf") -> gp.Process:
+def process(features: int, fades: bool = True) -> gp.Process:
     """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
 
     With many features their lengths are held together: a hundred free ones fit any hundred rows.
     """
     return gp.Process(
-        shape,
         noise=True,
         constant=CONSTANT,
         signal_prior=(0.0, 1.0),
@@ -66,7 +64,7 @@ class Fitted:
         return common * local_factor(at, self.posterior.rows.x, self.inflation, self.width)
 
     def left_out(self) -> tuple[Tensor, Tensor]:  # (runs, l) twice
-        """Each row predicted from the others, and the variance of its value; its noise is foretold by others, too."""
+        """Each row predicted from the others, and the variance of its value; its own noise is estimated without it."""
         mean, variance = self.posterior.left_out()
         rows = self.posterior.rows
         assert rows.relative is not None
@@ -93,15 +91,15 @@ def local_factor(
     """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1."""
     scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
     parts = []
-    for some in at.split(max(1, gp.CELLS // max(1, x.shape[-2])), dim=-2):
+    for some in gp.chunks(at, inflation.numel()):
         square = gp.squares(some, x, scale)
-        near = torch.where(square > 1e-12, gp.rbf(square)[0], 0.0) if apart else gp.rbf(square)[0]
+        near = torch.where(square > 1e-12, gp.rbf(square), 0.0) if apart else gp.rbf(square)
         parts.append(((near @ inflation[..., None])[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))
     return torch.where(torch.isinf(width)[..., None], 1.0, torch.cat(parts, -1))
 
 
 def choose_width(x: Tensor, inflation: Tensor) -> Tensor:  # (..., l, p), (..., l) -> (...)
-    """The width under which the squares of a point are best foretold by those of other points; maybe infinite."""
+    """The width under which the squared errors of other points best predict those of a point; maybe infinite."""
     widths = [*(w * (x.shape[-1] / 2) ** 0.5 for w in WIDTHS), math.inf]
     losses = []
     for width in widths:
@@ -117,12 +115,11 @@ def fit(
     counts: Tensor | None = None,  # (runs, l) measurements a row is the mean of; None: 1
     fades: bool = True,
     local: bool = False,
-    shape: str = "rbf",
     valid: Tensor | None = None,  # (runs, l) rows that count; None: all
 ) -> Fitted:
     """The model of one batch of runs. With `local` the variance may change with x."""
     valid = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
-    settings = process(x.shape[-1], fades, shape)
+    settings = process(x.shape[-1], fades)
     weight = torch.ones_like(y) if counts is None else 1 / counts.to(y)
     posterior = settings.fit(x, y, valid, weight, batch, most=MOST)
     inflation, width = torch.ones_like(y), torch.full_like(y[:, 0], math.inf)
@@ -135,51 +132,101 @@ def fit(
         posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)
         inflation = _squares(posterior, y) * factor
     shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
-    shift = posterior.batch_shift() if batch is not None else torch.zeros_like(y)
+    shift = posterior.batch_shift()[0] if batch is not None else torch.zeros_like(y)
     return Fitted(posterior, shift, shared, inflation, width)
 
 
 def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)
-    """Squared standardised errors of left-out measurements; one wild value does not speak for its whole region."""
+    """Squared standardised errors of left-out measurements, at most 25 each: one outlier is not a noisy region."""
     mean, variance = posterior.left_out()
     return ((y - mean) ** 2 / variance).clamp_max(25.0)
 
 
 @dataclass(frozen=True)
-class Noise:
-    """What the noise of one run is made of; in words in `note`."""
+class PlateEffects:
+    """What the batches (plates, days) of one run added to their measurements, in the unit of the measurements."""
 
-    variance: Tensor  # (n,) σ²_Y over the pool
-    shared: float  # σ_b²
-    shared_interval: tuple[float, float]  # 95%
-    corrected: Tensor  # (l,) measurements with the batch effect taken out
-    note: str
+    variance: float  # σ_b²
+    interval: tuple[float, float]  # 95%, of σ_b²
+    batches: Tensor  # (b,) ids, ascending
+    shift: Tensor  # (b,) estimated effect of each batch
+    error: Tensor  # (b,) its standard error
 
-    @property
-    def icc(self) -> float:
-        """Share of the noise that a batch has in common."""
-        own = float(self.variance.mean())
-        return self.shared / (self.shared + own) if self.shared + own > 0 else 0.0
-
-
-def correct(x: Tensor, observations: Observations) -> Tensor:  # (n, d), (..., l) -> (..., l)
-    """Measurements with what their batch shares taken out: what an ensemble should be trained on."""
-    o = observations
-    points = coordinates(x.double())
-
-    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor]:
-        return (fit(points[index], y, batch, fades=False).shift if several(batch) else torch.zeros_like(y),)
-
-    (shift,) = by_run(shifts, *(t.reshape(-1, t.shape[-1]) for t in (o.index, o.y, o.batch)))
-    return o.y - shift.reshape(o.y.shape)
+    def of(self, batch: Tensor) -> Tensor:  # (l,) -> (l,)
+        """The effect on each row; 0 for a batch that was not estimated."""
+        place = torch.searchsorted(self.batches, batch).clamp_max(len(self.batches) - 1)
+        return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
 
 
-def replicated(index: Tensor) -> Tensor:  # (..., l) -> (...)
-    """How many points were measured at least twice."""
-    order = index.sort(-1).values
-    same = order[..., 1:] == order[..., :-1]
-    first = torch.cat([same[..., :1], same[..., 1:] & ~same[..., :-1]], -1)
-    return first.sum(-1)
+def plate_effects(
+    x: Tensor,  # (l, p)
+    y: Tensor,  # (l,)
+    batch: Tensor,  # (l,)
+    counts: Tensor | None = None,  # (l,)
+) -> PlateEffects:
+    """Estimate the shift of every batch and the variance between batches by REML.
+
+    Parameters
+    ----------
+    x : Tensor, shape (l, p)
+        Standardised features of each measurement.
+    y : Tensor, shape (l,)
+        Measurements, replicates in rows of their own.
+    batch : Tensor, shape (l,)
+        Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
+    counts : Tensor, shape (l,), optional
+        How many measurements a row is the mean of; 1 if not given.
+
+    Returns
+    -------
+    PlateEffects
+        Variance between batches with its 95% interval, and per batch the shift (the best linear unbiased prediction)
+        with its standard error. All are 0 where fewer than two batches are known: a single one cannot be compared.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau.gp import noise
+    >>> x = torch.linspace(-1, 1, 40).double()[:, None]
+    >>> batch = torch.arange(40) % 4
+    >>> found = noise.plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
+    >>> [round(float(shift)) for shift in found.shift - found.shift[0]]
+    [0, 1, 2, 3]
+    """
+    known = (batch >= 0).nonzero()[:, 0]
+    some = known[torch.linspace(0, max(0, len(known) - 1), min(len(known), EFFECT_ROWS)).long()]
+    names = batch[some].unique()
+    if len(names) < 2:
+        return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
+    weight = None if counts is None else counts[some][None]
+    with threads(1):
+        fitted = fit(x[some].double()[None], y[some].double()[None], batch[some][None], weight, fades=False)
+    shift, error = (part[0] for part in fitted.posterior.batch_shift())
+    row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
+    return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[row], error[row])
+
+
+def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tensor]:  # (n, d) -> (..., l), (...)
+    """Measurements with the shift of their batch taken out, and the variance between batches; for any number of runs.
+
+    The same estimate as `plate_effects`, from at most `EFFECT_ROWS` rows, evenly spaced: some rows are enough to know
+    a batch.
+    """
+    o, frame = observations, Frame.of(x)
+
+    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        if not several(batch):
+            return torch.zeros_like(y), torch.zeros_like(y[:, 0])
+        some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
+        rows = frame.coordinates(x[index[:, some]].double())
+        fitted = fit(rows, y[:, some], batch[:, some], fades=False)
+        same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
+        shift = fitted.shift.gather(-1, same.int().argmax(-1))
+        return torch.where(same.any(-1), shift, 0.0), fitted.shared
+
+    flat = (part.reshape(-1, o.rows) for part in (o.index, o.y, o.batch))
+    shift, shared = by_run(shifts, *flat)
+    return o.y - shift.reshape(o.y.shape), shared.reshape(o.y.shape[:-1])
 
 
 def several(batch: Tensor) -> bool:  # (..., l)
@@ -187,41 +234,11 @@ def several(batch: Tensor) -> bool:  # (..., l)
     return bool((batch != batch[..., :1]).any())
 
 
-def estimate(
-    x: Tensor,  # (n, d) the pool
-    observations: Observations,  # (l,) of one run
-    fades: bool = False,
-) -> Noise:
-    """The noise of one run: σ²_Y over the pool, the batch effect with its interval, and corrected measurements."""
-    o = observations
-    points = coordinates(x.double())
-    many = several(o.batch)
-    repeats = int(replicated(o.index))
-    local = repeats >= REPLICATED
-    fitted = fit(points[o.index][None], o.y[None], o.batch[None] if many else None, None, fades, local)
-    target = o.y.var(correction=0)
-    shared = float(fitted.shared[0])
-    low, high = interval(fitted) if many else (0.0, 0.0)
-    if many and shared < NEGLIGIBLE * float(target):
-        words = f"{len(o.batch.unique())} batches without a common shift"
-    elif many:
-        words = f"{len(o.batch.unique())} batches with a shift of standard deviation {shared**0.5:.3g}"
-    else:
-        words = "one batch, so no batch effect can be told"
-    if local and math.isfinite(float(fitted.width[0])):
-        words += f"; variance from {repeats} replicated points, changing with x"
-    elif local:
-        words += f"; {repeats} replicated points show no change of the variance with x"
-    else:
-        words += f"; {repeats} replicated points are too few for a variance that changes with x: one for all"
-    return Noise(fitted.variance_at(points[None])[0], shared, (low, high), o.y - fitted.shift[0], words)
-
-
 def interval(fitted: Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
     posterior = fitted.posterior
     at = 1 + posterior.rows.x.shape[-1] + 1
-    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades, posterior.rows.shape)
+    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades)
     count = posterior.theta.shape[-1]
     step = 1e-3
     moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)
@@ -240,28 +257,3 @@ def interval(fitted: Fitted) -> tuple[float, float]:
     low = 0.0 if absent else math.exp(centre - 1.96 * spread) * scale
     high = math.exp(min(centre + 1.96 * spread, math.log(gp.BATCH_BOUNDS[1]))) * scale
     return low, high
-
-
-@dataclass(frozen=True)
-class PlateEffects:
-    """What plates add to all their values, in the target's units."""
-
-    batches: Tensor  # (b,) ids
-    shift: Tensor  # (b,) of each plate: its best linear unbiased prediction
-    error: Tensor  # (b,) standard error of each shift
-    variance: float  # between plates, by REML
-    interval: tuple[float, float]  # 95%, of the variance
-
-
-def plate_effects(x: Tensor, observations: Observations) -> PlateEffects:  # (n, d), (1, l)
-    """The shift of each plate and the variance between plates, with what is not known of them."""
-    o = observations
-    rows = Frame.of(x).coordinates(x[o.index].double())
-    fitted = fit(rows, o.y, o.batch, fades=False)
-    posterior, batches = fitted.posterior, o.batch[0].unique()
-    member = (o.batch[0] == batches[:, None]).to(o.y)  # (b, l)
-    scale, shared = posterior.scale[0], fitted.shared[0] / posterior.scale[0] ** 2
-    half = torch.linalg.solve_triangular(posterior.cholesky[0], member.mT, upper=False)  # (l, b)
-    left = (shared - shared**2 * (half**2).sum(0)).clamp_min(0)
-    shift = (member @ fitted.shift[0]) / member.sum(-1)
-    return PlateEffects(batches, shift, left.sqrt() * scale, float(fitted.shared[0]), interval(fitted))

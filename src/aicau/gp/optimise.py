@@ -1,19 +1,42 @@
-"""Minimising many small functions at once, each in a box: what Gaussian processes fit their parameters with."""
+"""Minimising small functions in a box: SciPy's L-BFGS-B for one run, projected BFGS for many runs at once on CUDA."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+from scipy.optimize import minimize
 from torch import Tensor
 
-from aicau.core.runs import repeated
+from aicau.core.runs import repeated, threads
 
-HALVINGS = 12  # of a step, before a run is given up as converged
+Function = Callable[[Tensor], tuple[Tensor, Tensor]]  # (runs, q) -> values (runs,), gradients (runs, q)
+GRADIENT_TOLERANCE, VALUE_TOLERANCE = 1e-5, 2.3e-9  # those of SciPy
+LARGEST = 1e25  # stands for an infinite value: line searches compute with it
+ITERATIONS = 60  # of `together`; one run in twenty needs more and is left within a few tenths of its optimum
+HALVINGS = 12  # of a step in `together`, before a run counts as converged
 CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look makes a GPU wait
 
 
+def alone(
+    function: Function,
+    start: Tensor,  # (q,)
+    lower: Tensor,  # (q,)
+    upper: Tensor,  # (q,)
+) -> tuple[Tensor, Tensor]:  # minimiser (1, q), value (1,)
+    """L-BFGS-B on one thread: for one run on the CPU."""
+
+    def evaluate(theta):  # type: ignore[no-untyped-def]
+        value, gradient = function(torch.from_numpy(theta)[None])
+        return min(float(value), LARGEST), gradient[0].numpy()
+
+    box = list(zip(lower.tolist(), upper.tolist(), strict=True))
+    with threads(1):
+        found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box)
+    return torch.from_numpy(found.x)[None].to(start), torch.tensor([float(found.fun)], dtype=start.dtype)
+
+
 class State(NamedTuple):
-    """Where each run of `minimise` stands."""
+    """Where each run of `together` stands."""
 
     theta: Tensor  # (runs, q)
     value: Tensor  # (runs,)
@@ -26,53 +49,37 @@ class State(NamedTuple):
     iteration: Tensor  # (runs,) how many are done
 
 
-def minimise(
-    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+def together(
+    function: Function,
     start: Tensor,  # (runs, q)
     lower: Tensor,  # (q,)
     upper: Tensor,  # (q,)
-    iterations: int = 60,
-    gradient_tolerance: float = 1e-5,
-    value_tolerance: float = 2.3e-9,
-) -> Tensor:  # (runs, q)
-    """Projected BFGS in a box: a dense inverse Hessian per run and a backtracking line search.
+) -> tuple[Tensor, Tensor]:  # minimisers (runs, q), values (runs,)
+    """Projected BFGS: a dense inverse Hessian per run and a backtracking line search.
 
     Every evaluation serves all runs, each at its own place: one run may be shortening a step while another starts its
     next iteration. A run stops when its projected gradient or its relative progress is below the tolerance, as in
-    L-BFGS-B; one in twenty needs more than 60 iterations and is left within a few tenths of its optimum.
+    L-BFGS-B.
     """
     value, gradient = function(start)
     zero, one = torch.zeros_like(value), torch.ones_like(value)
     identity = torch.eye(start.shape[-1], dtype=start.dtype, device=start.device).expand(*start.shape, -1)
-    running = torch.isfinite(value)
-    state = State(start, value, gradient, identity, one.bool(), running, one, zero, zero)
-
-    def advance(*state: Tensor) -> State:
-        return _bfgs(function, State(*state), lower, upper, iterations, gradient_tolerance, value_tolerance)
-
-    again = repeated(advance, state)
-    for _ in range(iterations * HALVINGS // CHECK_EVERY):
+    state = State(start, value, gradient, identity, one.bool(), torch.isfinite(value), one, zero, zero)
+    again = repeated(lambda *now: _step(function, State(*now), lower, upper), state)
+    for _ in range(ITERATIONS * HALVINGS // CHECK_EVERY):
         for _ in range(CHECK_EVERY):
             state = State(*again())
         if not bool(state.running.any()):
             break
-    return state.theta.clone()
+    return state.theta.clone(), state.value.clone()
 
 
-def _bfgs(
-    function: Callable[[Tensor], tuple[Tensor, Tensor]],
-    state: State,
-    lower: Tensor,
-    upper: Tensor,
-    iterations: int,
-    gradient_tolerance: float,
-    value_tolerance: float,
-) -> State:
+def _step(function: Function, state: State, lower: Tensor, upper: Tensor) -> State:
     """One evaluation for every run, and what follows from it."""
     theta, value, gradient, hessian, fresh, running, scale, halvings, count = state
     identity = torch.eye(theta.shape[-1], dtype=theta.dtype, device=theta.device)
     projected = (theta - gradient).clamp(lower, upper) - theta
-    running = running & (projected.abs().amax(-1) > gradient_tolerance) & (count < iterations)
+    running = running & (projected.abs().amax(-1) > GRADIENT_TOLERANCE) & (count < ITERATIONS)
     free = ~(((theta <= lower) & (gradient > 0)) | ((theta >= upper) & (gradient < 0)))
     masked = torch.where(free[..., :, None] & free[..., None, :], hessian, 0.0)
     step = -(masked @ (gradient * free)[..., None])[..., 0]
@@ -96,7 +103,7 @@ def _bfgs(
     left = identity - rho * moved[..., :, None] * change[..., None, :]
     updated = left @ scaled @ left.mT + rho * moved[..., :, None] * moved[..., None, :]
     largest = torch.maximum(torch.maximum(value.abs(), trial_value.abs()), torch.ones_like(value))
-    stalled = accept & ((value - trial_value) / largest <= value_tolerance)
+    stalled = accept & ((value - trial_value) / largest <= VALUE_TOLERANCE)
     # The minimum of the parabola through what is known, kept between a tenth and a half of the step.
     shorter = (-0.5 * slope / (trial_value - value - slope)).nan_to_num(nan=0.1).clamp(0.1, 0.5)
     halvings = torch.where(enough, 0.0, halvings + 1)

@@ -1,16 +1,30 @@
 """A fitted process: means, variances and factors of its covariance over a pool, what batches share, rows left out."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from aicau import kernels
 from aicau.gp.likelihood import Rows, covariance, kernel
 
 PIVOTS = 4096  # points a factor's pivots are sought among
-CELLS = 2 * 10**7  # entries of a cross-covariance held at once
+CELLS = 10**6  # entries of a cross-covariance held at once on the CPU: about what its cache holds
+CELLS_CUDA = 2 * 10**7
+
+
+def chunks(at: Tensor, rows: int) -> tuple[Tensor, ...]:  # (..., n, p)
+    """Points in portions whose covariance with `rows` measurements fits into the cache (into memory on CUDA)."""
+    return at.split(max(1, (CELLS_CUDA if at.is_cuda else CELLS) // max(1, rows)), dim=-2)
+
+
+def _solve(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (runs, l, l), (runs, l)
+    """The Cholesky factor of K and K⁻¹ y; with a larger diagonal where K is singular to rounding."""
+    whole = covariance(theta, rows)[0]
+    cholesky, failed = torch.linalg.cholesky_ex(whole)
+    if bool((failed > 0).any()):
+        jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
+        cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
+    return cholesky, torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
 
 
 @dataclass(frozen=True)
@@ -26,27 +40,15 @@ class Posterior:
 
     @classmethod
     def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
-        """With parameters that were found before."""
-        whole = covariance(theta, rows)[0]
-        cholesky, failed = torch.linalg.cholesky_ex(whole)
-        if bool((failed > 0).any()):
-            jitter = torch.where(failed > 0, 1e-4, 0.0)[..., None].expand(*failed.shape, whole.shape[-1])
-            cholesky = torch.linalg.cholesky(whole + torch.diag_embed(jitter))
-        weights = torch.cholesky_solve(rows.y[..., None], cholesky)[..., 0]
+        """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
+        runs = len(theta)
+        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows.run(i)) for i in range(runs)]
+        cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
         return cls(theta, rows, cholesky, weights, shift, scale)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        if at.ndim == 3 and at.shape[-2] * self.rows.x.shape[-2] > CELLS and self.rows.shape == "rbf":
-            return torch.stack([self._sum(run, at[run]) for run in range(at.shape[0])])
         parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
         return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
-
-    def _sum(self, run: int, at: Tensor) -> Tensor:  # (n, p) -> (n,)
-        """The same for one run over a large pool, without the matrix between pool and data."""
-        valid, length = self.rows.valid[run], self.theta[run, 1 : 1 + at.shape[-1]].exp()
-        weights = self.weights[run][valid]
-        bumps = kernels.rbf_sum(at / length, self.rows.x[run][valid] / length, weights * self.theta[run, 0].exp())
-        return (bumps + self.rows.constant * weights.sum()) * self.scale[run] + self.shift[run]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
         parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
@@ -92,9 +94,13 @@ class Posterior:
         at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
         return self.theta[..., at].exp() * self.scale**2
 
-    def batch_shift(self) -> Tensor:  # (..., l)
-        """What each row has from its batch: the best linear unbiased prediction."""
-        return (self.rows.shared(self.theta)[0] @ self.weights[..., None])[..., 0] * self.scale[..., None]
+    def batch_shift(self) -> tuple[Tensor, Tensor]:  # (..., l) twice
+        """What each row has from its batch, and its standard error: the best linear unbiased prediction."""
+        shared = self.rows.shared(self.theta)[0]
+        half = torch.linalg.solve_triangular(self.cholesky, shared, upper=False)
+        variance = shared.diagonal(dim1=-2, dim2=-1) - (half**2).sum(-2)
+        scale = self.scale[..., None]
+        return (shared @ self.weights[..., None])[..., 0] * scale, variance.clamp_min(0).sqrt() * scale
 
     def left_out(self) -> tuple[Tensor, Tensor]:  # (..., l), (..., l)
         """Each row predicted from the others: mean and variance of its value (Rasmussen & Williams 5.12)."""
@@ -117,7 +123,7 @@ class Posterior:
         return self.theta[..., :1].exp() + self.rows.constant
 
     def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
-        return kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+        return kernel(a, b, self.theta) + self.rows.constant
 
     def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
         return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
@@ -126,8 +132,7 @@ class Posterior:
         return torch.linalg.solve_triangular(self.cholesky, self._cross(at).mT, upper=False)
 
     def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
-        lead = math.prod(self.theta.shape[:-1])
-        return at.split(max(1, CELLS // (lead * self.rows.x.shape[-2])), dim=-2)
+        return chunks(at, self.rows.y.numel())
 
     def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
         half = self._half(at)

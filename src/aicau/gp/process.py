@@ -1,19 +1,21 @@
 """What is fitted, with which priors and within which bounds."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from aicau.gp.likelihood import Rows, negative_log_likelihood
-from aicau.gp.optimise import minimise
+from aicau.gp.optimise import alone, together
 from aicau.gp.posterior import Posterior
 
 CONSTANT_BOUNDS = (1e-3, 1e3)
 LENGTH_BOUNDS = (1e-2, 1e2)
 NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
+NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
+PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 
 
@@ -25,7 +27,6 @@ class Process:
     target: without them a handful of points fit anything, or are called all noise.
     """
 
-    shape: str = "rbf"
     alpha: float = 1e-6
     noise: bool = False  # learn σ_n²
     constant: float = 0.0
@@ -33,7 +34,7 @@ class Process:
     length_prior: tuple[float, float] | None = None
     noise_prior: tuple[float, float] | None = None
     fades: bool = False  # batches share a field over x, not one shift
-    start: tuple[float, float, float] = field(default=(1.0, 0.1, 0.1))  # ℓ, σ_n², σ_b²
+    starts: tuple[float, ...] = (1.0,)  # length scales to start from; the best optimum counts
 
     def fit(
         self,
@@ -48,12 +49,7 @@ class Process:
 
         With more than `most` rows the parameters are fitted on as many, evenly spaced; all rows enter the posterior.
         """
-        count = valid.sum(-1)
-        shift = (y * valid).sum(-1) / count
-        centred = (y - shift[..., None]) * valid
-        spread = ((centred**2).sum(-1) / count).sqrt()
-        rounding = 10 * torch.finfo(y.dtype).eps * (y * valid).abs().amax(-1)
-        scale = torch.where(spread > rounding, spread, 1.0)
+        shift, centred, scale = standardise(y, valid)
         if self.noise and relative is None:
             relative = torch.ones_like(y)
         rows = Rows(
@@ -64,23 +60,45 @@ class Process:
             relative if self.noise else None,
             batch,
             self.fades,
-            self.shape,
             self.constant,
         )
-        length, noise, shared = self.start
-        begin = [1.0, *[length] * x.shape[-1]]
-        box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * x.shape[-1]]
+        features = x.shape[-1]
+        box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * features]
+        rest = []  # where the parameters after the length scales start
         if rows.relative is not None:
-            begin, box = [*begin, noise], [*box, NOISE_BOUNDS]
+            box, rest = [*box, NOISE_BOUNDS], [NOISE_START]
         if rows.batch is not None:
-            begin, box = [*begin, shared], [*box, BATCH_BOUNDS]
+            box, rest = [*box, BATCH_BOUNDS], [*rest, BATCH_START]
             if rows.fades:
-                begin, box = [*begin, length], [*box, LENGTH_BOUNDS]
-        bounds = torch.tensor(box, dtype=x.dtype, device=x.device).log()
-        start = torch.tensor(begin, dtype=x.dtype, device=x.device).log().expand(x.shape[0], -1)
-        some = rows if most is None else rows.thin(most)
-        theta = minimise(lambda t: self.objective(t, some), start, bounds[:, 0], bounds[:, 1])
-        return Posterior.of(theta, rows, shift, scale)
+                box, rest = [*box, LENGTH_BOUNDS], [*rest, 1.0]
+        lower, upper = torch.tensor(box, dtype=x.dtype, device=x.device).log().unbind(-1)
+        starts = [[1.0, *[length] * features, *rest] for length in self.starts]
+        begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()
+        return Posterior.of(self._parameters(rows, begin, lower, upper, most), rows, shift, scale)
+
+    def _parameters(
+        self,
+        rows: Rows,
+        starts: Tensor,  # (s, q)
+        lower: Tensor,  # (q,)
+        upper: Tensor,  # (q,)
+        most: int | None,
+    ) -> Tensor:  # (runs, q)
+        """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
+        runs, size = rows.y.shape
+        if not rows.y.is_cuda and runs > 1:
+            return torch.cat([self._parameters(rows.run(run), starts, lower, upper, most) for run in range(runs)])
+        some = rows.thin(size if most is None else most)
+
+        def objective(theta: Tensor) -> tuple[Tensor, Tensor]:
+            return self.objective(theta, some)
+
+        if rows.y.is_cuda:
+            found = [together(objective, start.expand(runs, -1), lower, upper) for start in starts]
+        else:
+            found = [alone(objective, start, lower, upper) for start in starts]
+        thetas, values = (torch.stack(part) for part in zip(*found, strict=True))  # (s, runs, q), (s, runs)
+        return thetas[values.argmin(0), torch.arange(runs, device=values.device)]
 
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""
@@ -99,9 +117,30 @@ class Process:
         return value, gradient
 
 
+def standardise(
+    y: Tensor, valid: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:  # (runs, l) twice -> (runs,), like y, (runs,)
+    """Mean, values minus mean (0 where padded), and standard deviation; 1 in its place where all values are equal.
+
+    Differences below the rounding error of the largest value do not count, whatever its unit.
+    """
+    y = torch.where(valid, y, 0.0)
+    largest = y.abs().amax(-1)
+    unit = torch.where(largest > torch.finfo(y.dtype).tiny, largest, 1.0)[
+        ..., None
+    ]  # squares of very small values would underflow
+    count = valid.sum(-1)
+    scaled = y / unit
+    mean = scaled.sum(-1) / count
+    centred = torch.where(valid, scaled - mean[..., None], 0.0)
+    spread = ((centred**2).sum(-1) / count).sqrt()
+    spread = torch.where(spread > 10 * torch.finfo(y.dtype).eps, spread, 1 / unit[..., 0])
+    return mean * unit[..., 0], centred * unit, spread * unit[..., 0]
+
+
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
-    """The paper's process: no noise but `alpha`, from σ_f² = ℓ_j = 1, as scikit-learn's regressor does."""
-    return Process(alpha=alpha).fit(x, y, valid, most=MOST_ROWS)
+    """The paper's process: no noise but `alpha`; the better optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1."""
+    return Process(alpha=alpha, starts=PAPER_STARTS).fit(x, y, valid, most=MOST_ROWS)
 
 
 def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:

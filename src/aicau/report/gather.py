@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from aicau.campaign.campaign import Campaign
 from aicau.campaign.model import Model
 from aicau.campaign.rows import Told, read, replicates
+from aicau.core.pool import Frame
 from aicau.gp import noise
 from aicau.prediction import Check
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
@@ -119,7 +120,9 @@ def _noise(told: Told, model: Model) -> Noise:
     batches: list[Batch] = []
     between = None
     if len(told.batches) > 1:
-        effects = noise.plate_effects(model.state.x, o)
+        x = model.state.x
+        points = Frame.of(x).coordinates(x[o.index[0]].double())
+        effects = noise.plate_effects(points, o.y[0], o.batch[0])
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aicau.kernels.settings import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 
 def mlp_forward(

@@ -5,8 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aicau.kernels import cuda
-from aicau.kernels.cuda import (
+from aicau.ensembles.kernels import cuda
+from aicau.ensembles.kernels.cuda import (
     MOST_POINTS,
     WIDEST,
     adam,
@@ -19,7 +19,7 @@ from aicau.kernels.cuda import (
     store_matrix,
     store_vector,
 )
-from aicau.kernels.settings import MLPSettings
+from aicau.ensembles.kernels.settings import MLPSettings
 
 # Padded points: (points at once, warps), as measured on an H200; larger as the largest.
 LAUNCH = {32: (32, 4), 64: (64, 4)}
@@ -112,25 +112,9 @@ def _kernel(  # type: ignore[no-untyped-def]
         if not ONE:
             for start in range(BLOCK, count, BLOCK):
                 more, dw1, ds1, dw2, ds2, dw3, ds3, dw4, ds4 = _gradient(
-                    x,
-                    y,
-                    share,
-                    start,
-                    count,
-                    p1,
-                    p1 + A2,
-                    p1 + A3,
-                    p1 + A4,
-                    D,
-                    H1,
-                    H2,
-                    DP,
-                    P1,
-                    P2,
-                    P3,
-                    BLOCK,
-                    PRECISION,
-                )
+                    x, y, share, start, count, p1, p1 + A2, p1 + A3, p1 + A4,
+                    D, H1, H2, DP, P1, P2, P3, BLOCK, PRECISION,
+                )  # fmt: skip
                 loss += more
                 w1 += dw1
                 s1 += ds1

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from aicau.kernels.settings import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 PRECISION = "tf32x3"  # of matrix products: "tf32", "tf32x3" or "ieee"
 WIDEST = 64

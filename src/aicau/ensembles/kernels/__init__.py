@@ -1,41 +1,80 @@
-"""Training of the two small networks, by the fastest kernel there is for the device.
+"""Training of the two small networks by the fastest kernel there is for the device.
 
 `cpu_*` (Numba) on the CPU, `cuda_*` (Triton) on CUDA, and `reference` (batched PyTorch) where either is missing or does
-not take the shape. Same arguments, same meaning; tests hold each against `reference`.
+not take the shape. All take the same arguments and compute the same thing; tests compare each with `reference`, and
+`benchmarks/kernels.py` measures how much faster it is.
 """
 
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aicau.core.runs import threads
-from aicau.kernels import reference
-from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
+from aicau.core.errors import unknown
+from aicau.core.runs import by_run, threads
+from aicau.ensembles.kernels import reference
+from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
+__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp", "use"]
+
+PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
+KINDS = ("fused", "reference")
+_kind = "fused"
+
+
+@contextmanager
+def use(kind: str) -> Iterator[None]:
+    """Compute with the fused kernels where there are any (the default), or with batched PyTorch ("reference").
+
+    Examples
+    --------
+    >>> from aicau.ensembles import kernels
+    >>> with kernels.use("reference"):
+    ...     pass  # networks trained here are trained by batched PyTorch
+    """
+    global _kind
+    if kind not in KINDS:
+        raise unknown("kind of kernel", kind, list(KINDS))
+    before, _kind = _kind, kind
+    try:
+        yield
+    finally:
+        _kind = before
 
 
 def _numba(tensor: Tensor) -> bool:
-    return tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+    return _kind == "fused" and tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
+
+
+def _triton(tensor: Tensor) -> bool:
+    return _kind == "fused" and tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+@cache
+def _openblas() -> Any:
+    """The BLAS libraries that Numba's matrix products go through."""
+    import scipy.linalg.cython_blas  # noqa: F401 (loads them)
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(internal_api="openblas")
 
 
 @contextmanager
 def _launch() -> Iterator[None]:
-    """Numba on as many threads as PyTorch has. Its first launch sets OpenMP's threads, which are PyTorch's as well."""
+    """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
+
+    Numba's first launch sets OpenMP's threads, which are PyTorch's as well: they are put back.
+    """
     import numba
 
-    with threads():
+    with threads(), _openblas().limit(limits=1):
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         yield
-
-
-def _triton(tensor: Tensor) -> bool:
-    return tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
 def mlp_forward(
@@ -44,29 +83,12 @@ def mlp_forward(
     settings: MLPSettings,
 ) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
-    if not _numba(x):
-        return reference.mlp_forward(parameters, x[:, None], settings)
-    from aicau.kernels import cpu_mlp
 
-    arrays = [t.float().contiguous().numpy() for t in (x, parameters)]
-    with _launch():
-        out = cpu_mlp.predict_mlp(*arrays, np.array(settings.sizes(x.shape[-1])), HEADS.index(settings.head))
-    return torch.from_numpy(out).mT if settings.head == "softmax" else torch.from_numpy(out)[..., 0, :]
+    def forward(parameters: Tensor, x: Tensor) -> tuple[Tensor]:
+        parts = [reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)]
+        return (torch.cat(parts, 2),)
 
-
-def rbf_sum(
-    at: Tensor,  # (n, p) float64
-    x: Tensor,  # (l, p)
-    weights: Tensor,  # (l,)
-) -> Tensor:  # (n,)
-    """Σ_i w_i exp(−½|at_j − x_i|²), never holding n × l numbers."""
-    if not _numba(at):
-        parts = at.split(max(1, 10**7 // max(1, x.shape[0])))
-        return torch.cat([torch.exp(-0.5 * torch.cdist(part, x) ** 2) @ weights for part in parts])
-    from aicau.kernels import cpu_rbf
-
-    with _launch():
-        return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
+    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])[0]
 
 
 def embed(
@@ -76,17 +98,15 @@ def embed(
     settings: EmbeddingSettings,
 ) -> Tensor:  # (N, n, width)
     """ψ of every run at its points, with running statistics."""
-    if not _numba(x):
-        return reference.embed(parameters, running, x, settings)
-    from aicau.kernels import cpu_embedding
 
-    arrays = [t.float().contiguous().numpy() for t in (x, parameters, running)]
-    with _launch():
-        return torch.from_numpy(cpu_embedding.embed(*arrays, _embedding_layout(x, settings), settings.epsilon))
+    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> tuple[Tensor]:
+        return (torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2),)
+
+    return by_run(forward, parameters, running, x, points=x.shape[-2])[0]
 
 
-def _embedding_layout(x: Tensor, settings: EmbeddingSettings) -> Any:
-    return np.array([x.shape[-1], *settings.hidden, settings.width])
+def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)
+    return x.split(PORTION, -2) if x.device.type == "cpu" else (x,)
 
 
 def train_mlp(
@@ -101,13 +121,13 @@ def train_mlp(
     if settings.batch_size is not None:
         return reference.train_mlp(x, y, weights, parameters, settings)
     if _triton(x):
-        from aicau.kernels import cuda_mlp
+        from aicau.ensembles.kernels import cuda_mlp
 
         if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)
-    from aicau.kernels import cpu_mlp
+    from aicau.ensembles.kernels import cpu_mlp
 
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
@@ -140,20 +160,20 @@ def train_embedding(
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
     if _triton(x):
-        from aicau.kernels import cuda_embedding
+        from aicau.ensembles.kernels import cuda_embedding
 
         if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_embedding.train_embedding(x, bias, split, parameters, running, seeds, settings)
     if not _numba(x):
         return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
-    from aicau.kernels import cpu_embedding
+    from aicau.ensembles.kernels import cpu_embedding
 
     parameters = parameters.clone()
     arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
     with _launch():
         epochs, losses = cpu_embedding.train_embedding(
             *arrays,
-            _embedding_layout(x, settings),
+            np.array([x.shape[-1], *settings.hidden, settings.width]),
             settings.dropout,
             settings.learning_rate,
             *settings.betas,
