@@ -11,11 +11,11 @@ import argparse
 
 import numpy as np
 import torch
+from aicau.prediction.measured import Measured
 
 from aicau import Strategy
 from aicau.campaign.model import fit
 from aicau.core import streams
-from aicau.prediction.measured import Measured
 
 WELLS, SHIFT, NOISE, POOL = 12, 0.3, 0.15, 300
 

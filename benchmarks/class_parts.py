@@ -9,15 +9,14 @@ import argparse
 
 import numpy as np
 import torch
-from bench import classes as bench_classes
 from scipy import stats
 
-from aicau import problems
+from aicau import ensembles, problems
 from aicau.acquisition import terms
 from aicau.bias import Evidence, Posterior
 from aicau.core import bregman, streams
 from aicau.core.observations import Observations
-from aicau.ensembles import of_task
+from bench import classes as bench_classes
 
 PANELS = ("class1", "class2", "class2x4", "class3x4")
 

@@ -8,9 +8,8 @@ The problem is `class2` with noise_scale 0: every label is right outside the dis
 import argparse
 from pathlib import Path
 
-from bench import classes as bench_classes
-
 from aicau import problems, simulate
+from bench import classes as bench_classes
 
 
 def main() -> None:
