@@ -23,7 +23,6 @@ PROBLEMS = {
     "class2x4": ("class2", 4.0),
     "class3": ("class3", 1.0),
 }
-LABELS = (20, 60, 120, 200)
 
 
 def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLP) -> float:
@@ -38,14 +37,16 @@ def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLP) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=6)
-    runs = parser.parse_args().runs
+    parser.add_argument("--labels", type=int, nargs="+", default=[20, 60, 120, 200])
+    given = parser.parse_args()
+    runs, counts = given.runs, given.labels
     made = {name: problems.make(kind, noise_scale=scale) for name, (kind, scale) in PROBLEMS.items()}
-    columns = [f"{name}, {labels}" for name in made for labels in LABELS]
+    columns = [f"{name}, {labels}" for name in made for labels in counts]
     print(f"| smoothing | weight decay | {' | '.join(columns)} | mean |")
     print("|---" * (len(columns) + 3) + "|")
     for smoothing, decay in SETTINGS:
         ensemble = MLP(task=Task("classification", 3), settings=MLPSettings(weight_decay=decay), smoothing=smoothing)
-        cells = [excess(problem, labels, runs, ensemble) for problem in made.values() for labels in LABELS]
+        cells = [excess(problem, labels, runs, ensemble) for problem in made.values() for labels in counts]
         row = " | ".join(f"{cell:.2f}" for cell in cells)
         print(f"| {smoothing:g} | {decay:g} | {row} | {sum(cells) / len(cells):.2f} |", flush=True)
 

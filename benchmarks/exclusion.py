@@ -12,7 +12,9 @@ from torch import Tensor
 
 from aicau import Eigen, Strategy, simulate
 from aicau.acquisition import Score, View
+from aicau.batching import Selection
 from aicau.core.omega import Omega
+from aicau.round import Round
 
 
 class WholePool(Omega):
@@ -25,23 +27,24 @@ class WholePool(Omega):
 class EigenAfter(Eigen):
     """Eigen batching with the exclusion after the decomposition instead of before."""
 
-    def select(self, score: Score, view: View, m: int) -> Tensor:
+    def select(self, score: Score, view: View, m: int) -> Selection:
         assert score.omega is not None
-        whole = WholePool(score.omega.factor, score.omega.signs, score.omega.extra)
+        whole = WholePool(score.omega.factor, score.omega.weights, score.omega.extra)
         return super().select(Score(score.alpha, whole), view, m)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--rounds", type=int, default=10)
+    given = parser.parse_args()
+    runs = given.runs
     strategies = [Strategy.parse("random")]
     for bias in ("direct", "quadratic", "perfect"):
         own = Strategy.parse(f"pemse:{bias}:eigen")
         strategies += [own, replace(own, name=f"{own.name} [barred after]", batching=EigenAfter())]
-    results = [
-        simulate("type1", strategies, initial=initial, batch_size=10, rounds=10, runs=runs) for initial in (10, 100)
-    ]
+    how = Round.paper()
+    results = [simulate("type1", strategies, initial, 10, given.rounds, runs, how=how) for initial in (10, 100)]
     print(f"Final MSE and, in brackets, its ratio to random (95% interval, {runs} runs)\n")
     print("| strategy | I, 10 | I, 100 |\n|---|---|---|")
     for strategy in strategies:

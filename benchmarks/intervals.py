@@ -14,10 +14,10 @@ import torch
 from aicau.prediction.values import predict
 
 from aicau import problems
-from aicau.bias import Evidence
 from aicau.core import checks, streams
 from aicau.ensembles import MLP
 from aicau.problems import replay
+from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
@@ -32,20 +32,26 @@ arguments = parser.parse_args()
 
 def row(name: str, problem: problems.Problem, strategy: str, initial: int, batch_size: int) -> str:
     keys, device = streams.runs(0, arguments.runs), checks.pick_device(arguments.device)
-    loop = Loop([Lane(problem, Strategy.parse(strategy))], initial, batch_size, 10, keys, device, MLP())
+    how = Round(MLP())
+    loop = Loop([Lane(problem, Strategy.parse(strategy))], initial, batch_size, 10, keys, device, how)
     while not loop.done:
         loop.advance()
-    x, truth, seen = loop.pool.x, loop.truth[0], loop.observations[0]
-    last = streams.fold(keys, loop.round - 1).to(device)
-    found = predict(Evidence(x, seen, loop.fitted[0].predict(x), last, loop.fitted[0].unseen))
+    assert loop.fitted is not None
+    truth, seen, state = loop.truth[0], loop.observations[0], loop.fitted[0]
+    runs = [state[run : run + 1] for run in range(arguments.runs)]
+    said = [how.predictor(one).predict(one) for one in runs]
+    mean, ensemble, low, high, new_low, new_high = (
+        torch.stack([getattr(one, name) for one in said])
+        for name in ("mean", "ensemble", "low", "high", "new_low", "new_high")
+    )
     every = torch.arange(len(truth), device=device).expand(arguments.runs, -1)
     # A point of the replay that has no measurement left is not asked for: only points never measured count below.
     home = loop.lanes[0].problem
     new = home.measure(every, torch.zeros_like(every), keys.to(device), loop.round + 1)
     fresh = seen.counts(len(truth)) == 0
-    inside = ((new >= found.new_low) & (new <= found.new_high))[fresh]
-    known = (truth >= found.low) & (truth <= found.high)
-    ratio = ((found.mean - truth) ** 2).mean(-1) / ((found.ensemble - truth) ** 2).mean(-1)
+    inside = ((new >= new_low) & (new <= new_high))[fresh]
+    known = (truth >= low) & (truth <= high)
+    ratio = ((mean - truth) ** 2).mean(-1) / ((ensemble - truth) ** 2).mean(-1)
     shares = [float(part.double().mean()) for part in (ratio, known, inside)]
     return f"| {name} | " + " | ".join(f"{share:.2f}" for share in shares) + " |"
 

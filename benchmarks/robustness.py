@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from aicau import MLP, Eigen, Quadratic, Strategy
+from aicau import MLP, Quadratic, Strategy
 from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
 from aicau.paper import claims
 from aicau.paper import plan as paper
@@ -28,7 +28,7 @@ def changed(**parts: object) -> Callable[[str], Strategy]:
         fits = {
             name: part
             for name, part in parts.items()
-            if type(getattr(strategy, name)) is type(part)  # a quadratic for a quadratic, an eigen for an eigen
+            if type(getattr(strategy, name)) is type(part)  # a quadratic for a quadratic
         }
         return replace(strategy, **fits)
 
@@ -37,8 +37,6 @@ def changed(**parts: object) -> Callable[[str], Strategy]:
 
 SETTINGS: dict[str, tuple[Callable[[str], Strategy], MLP]] = {
     "paper": (paper.strategy, MLP()),
-    "fill top": (changed(batching=Eigen("top")), MLP()),
-    "fill cycle": (changed(batching=Eigen("cycle")), MLP()),
     "betas 0.9, 0.999": (changed(bias=Quadratic()), MLP()),
     "scaled target": (changed(bias=Quadratic(PRINTED, scaled=True)), MLP()),
     "both of Q": (changed(bias=Quadratic(scaled=True)), MLP()),

@@ -46,7 +46,7 @@ def networks() -> dict[str, float]:
     runs, members, rows, epochs = 20, 5, 100, 200
     x = torch.rand(runs, rows, 2) * 6.28
     y = torch.sin(1.5 * x).prod(-1)
-    weights = (~fold_membership(streams.runs(0, runs), members, rows)).float()
+    weights = (~fold_membership(streams.runs(0, runs), members, x)).float()
     settings = MLPSettings(max_epochs=epochs, patience=NEVER)
     parameters = (torch.rand(runs, members, settings.parameters(2)) * 2 - 1) * 0.3
     ours = best(lambda: kernels.train_mlp(x, y, weights, parameters, settings)) / (runs * members * epochs)

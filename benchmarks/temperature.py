@@ -10,11 +10,14 @@ import numpy as np
 import torch
 
 from aicau.core import bregman, streams
+from aicau.core.observations import Observations
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.prediction import discrete_fit
+from aicau.prediction import classification
+from aicau.round import Round
 
 POOL = 500
+TASK = Task("classification", 3)
 
 
 def losses(points: int, labels: int, sharpness: float, seed: int) -> list[float]:
@@ -24,30 +27,32 @@ def losses(points: int, labels: int, sharpness: float, seed: int) -> list[float]
     scores = sharpness * np.stack([3 * np.sin(1.5 * first), 2 * second, np.zeros(POOL)], -1)
     truth = np.exp(scores - np.logaddexp.reduce(scores, -1, keepdims=True))
     rng = np.random.default_rng(seed)
-    share = rng.multinomial(labels, truth[:points]) / labels
-    fitted = MLP(task=Task("classification", 3)).fit_shares(
-        x[None, :points], torch.from_numpy(share)[None], streams.runs(seed, 1)
-    )
-    members = fitted.predict(x)[0].double().clamp_min(1e-12).movedim(0, 1)  # (n, K, c)
-    apart = fitted.unseen[0].T.double()[..., None]
-    outside = ((members[:points] * apart).sum(1) / apart.sum(1).clamp_min(1)).numpy()
-    found = discrete_fit.class_figures(("a", "b", "c"), outside, share, np.full(points, float(labels)))
+    index = np.repeat(np.arange(points), labels)
+    code = (truth[index].cumsum(-1) < rng.random(len(index))[:, None]).sum(-1).clip(max=2)
+    y = torch.from_numpy(code).double()[None]
+    rows = Observations(torch.from_numpy(index)[None], y, torch.zeros(len(index), dtype=torch.int64))
+    state = Round(MLP(task=TASK), TASK).fit(x.double(), rows, streams.runs(seed, 1))
+    said, tested = (part.numpy() for part in classification.outside(state))
+    found, _, _ = classification.calibrate(said[tested], code[tested], index[tested], TASK.classes)
+    members = TASK.members(state.predictions)[0].clamp_min(classification.TINY)  # (n, K, c)
     log = bregman.mean_of(bregman.KL, members)[points:].log()
     new = torch.from_numpy(truth[points:])
 
     def excess(temperature: float) -> float:
         return float(bregman.divergence("kl", new, torch.softmax(log / temperature, -1)).mean())
 
-    every = [excess(float(t)) for t in discrete_fit.TEMPERATURES]
-    return [excess(1.0), min(every), excess(found["temperature"])]
+    every = [excess(float(t)) for t in classification.TEMPERATURES]
+    return [excess(1.0), min(every), excess(found)]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
-    runs = parser.parse_args().runs
+    parser.add_argument("--points", type=int, nargs="+", default=[10, 30, 100])
+    given = parser.parse_args()
+    runs = given.runs
     print("points labels sharpness     T=1    best  campaign")
-    for points, labels, sharpness in product((10, 30, 100), (1, 4), (0.5, 1.0, 3.0)):
+    for points, labels, sharpness in product(given.points, (1, 4), (0.5, 1.0, 3.0)):
         row = np.mean([losses(points, labels, sharpness, seed) for seed in range(runs)], 0)
         print(f"{points:6d} {labels:6d} {sharpness:9.1f} " + " ".join(f"{value:7.3f}" for value in row))
 
