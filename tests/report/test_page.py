@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from aicau.report.data import WORDS
-from aicau.report.story import tell_story
+from aicau.report.gather import gather
 
 from aicau import Campaign
 from aicau.core.errors import InputError
