@@ -11,7 +11,6 @@ import argparse
 from pathlib import Path
 
 import torch
-from aicau.prediction.values import predict
 
 from aicau import problems
 from aicau.core import checks, streams

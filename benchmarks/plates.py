@@ -11,7 +11,6 @@ prediction, and their paired ratios with 95% intervals.
 import argparse
 
 import numpy as np
-from aicau.prediction.values import predict
 
 from aicau.bias import Posterior
 from aicau.core import checks, streams

@@ -30,7 +30,7 @@ class Top:
             index, allowed = take_best(score.alpha, allowed)
             chosen.append(index)
         worth = torch.stack([at(score.alpha, index) for index in chosen], -1)
-        return Selection(torch.stack(chosen, -1), {"worth": worth})
+        return Selection(torch.stack(chosen, -1), {"worth": worth, "score": worth})
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""

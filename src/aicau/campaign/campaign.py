@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
+from aicau.campaign import handout
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
     check_address,
@@ -23,27 +23,13 @@ from aicau.campaign.setup import (
     check_name,
     check_size,
     default_author,
-    ensemble_of,
     settings_for,
     strategy_of,
     task_of,
 )
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, write_whole
-from aicau.store import (
-    ABANDONED,
-    COMPLETED,
-    FAILED,
-    PENDING,
-    Check,
-    Moment,
-    Session,
-    Store,
-    create_store,
-    examine,
-    open_store,
-    schema,
-)
+from aicau.store import PENDING, Check, Moment, Store, create_store, examine, open_store, schema
 from aicau.tables import candidates, results
 
 if TYPE_CHECKING:
@@ -132,14 +118,14 @@ class Campaign:
         """
         n = check_size(n)
         with self.store.reading() as session:
-            if (known := self._known(session, request, n)) is not None:
+            if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             moment = Moment.read(session)
         self._check_room(moment, n)
         model = None if self.models.missing(moment) else self.models.at(moment)
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
-            if (known := self._known(session, request, n)) is not None:
+            if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
@@ -148,12 +134,12 @@ class Campaign:
                 rows = self._choose(moment, model, n)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
-            return self._batch(session, ask)
+            return handout.batch(session, self.settings, ask)
 
     def pending(self) -> pd.DataFrame:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
         with self.store.reading() as session:
-            return self._batch(session, None, PENDING)
+            return handout.batch(session, self.settings, None, PENDING)
 
     def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
@@ -161,23 +147,16 @@ class Campaign:
             last = session.last_ask()
             if last is None:
                 return None, [], None
-            return self._batch(session, last.id), [row.status for row in session.proposals(last.id)], last.round
+            return (
+                handout.batch(session, self.settings, last.id),
+                [row.status for row in session.proposals(last.id)],
+                last.round,
+            )
 
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""
         with self.store.reading() as session:
             return Moment.read(session)
-
-    def _known(self, session: Session, request: str | None, n: int) -> pd.DataFrame | None:
-        if request is None:
-            return None
-        check_name("a request", request)
-        row = session.ask_of(request)
-        if row is None:
-            return None
-        if row.size != n:
-            raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
-        return self._batch(session, row.id)
 
     def _check_room(self, moment: Moment, n: int) -> None:
         left = self.n - len(set(moment.pending) | set(moment.abandoned))
@@ -190,35 +169,11 @@ class Campaign:
     def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
         from aicau.campaign.choice import choose
 
-        strategy = self.strategy
+        strategy, seed = self.strategy, self.settings["seed"]
         earlier = self.models.earlier(moment) if model is not None and strategy.difference else None
         missing = self.models.missing(moment) if model is None else ""
-        picks = choose(self.models.features(), moment, model, earlier, strategy, self.settings["seed"], n, missing)
+        picks = choose(self.models.features(), moment, model, earlier, strategy, self.task, seed, n, missing)
         return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
-
-    def _batch(self, session: Session, ask: int | None, status: str | None = None) -> pd.DataFrame:
-        rows = session.proposals(ask, status)
-        index = [row.candidate for row in rows]
-        frame = self._described(session, index)
-        frame["replicate"] = [row.replicate for row in rows]
-        frame["reason"] = [row.why for row in rows]
-        numbers = [json.loads(row.numbers) for row in rows]
-        for name in ("score", "distance", "epistemic", "bias", "aleatoric"):
-            frame[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
-        return frame
-
-    def _described(self, session: Session, index: Sequence[int]) -> pd.DataFrame:
-        """Ids and columns of some candidates, in that order."""
-        wanted = np.asarray(index, dtype=np.int64)
-        parts: list[pa.Table] = []
-        places: list[Any] = []
-        for number, ids, features in session.features(wanted // candidates.CHUNK if index else [0]):
-            inside = np.flatnonzero(wanted // candidates.CHUNK == number)
-            table = candidates.unpack(features).add_column(0, self.settings["id"], candidates.unpack(ids).column(0))
-            parts.append(table.take(wanted[inside] - number * candidates.CHUNK))
-            places.append(inside)
-        frame = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
-        return frame.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
     # Telling
 
@@ -262,15 +217,10 @@ class Campaign:
 
     def predictions(self) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        model, id = self.models.current(), self.settings["id"]
+        model = self.models.current()
         with self.store.reading() as session:
             parts = session.ids()
-        start = 0
-        for part in parts:
-            ids = candidates.unpack(part).column(0)
-            columns = model.predict(np.arange(start, start + len(ids))).columns()
-            yield pa.table({id: ids, **{f"aicau_{k}" if k == id else k: pa.array(v) for k, v in columns.items()}})
-            start += len(ids)
+        return handout.predictions(model, parts, self.settings["id"])
 
     def predict(self, path: str | Path | None = None, force: bool = False) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
@@ -298,35 +248,7 @@ class Campaign:
     def status(self) -> dict[str, Any]:
         """Counts and settings, as plain JSON."""
         with self.store.reading() as session:
-            last = session.last_ask()
-            rows = session.measurements(current=False)
-            current = [row for row in rows if row.superseded_by is None]
-            sizes = [size for _, _, size in session.model_rounds() if size]
-            states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
-            return {
-                "candidates": self.n,
-                "measurements": sum(row.status == "ok" for row in current),
-                "measured": len({row.candidate for row in current if row.status == "ok"}),
-                "failed_wells": sum(row.status == FAILED for row in current),
-                "superseded": len(rows) - len(current),
-                **states,
-                "abandoned": session.count(schema.proposals, status=ABANDONED),
-                "batches": len({row.batch for row in current} - {None}),
-                "rounds": 0 if last is None else last.round,
-                "asks": 0 if last is None else last.id,
-                "tells": session.number(schema.tells.c.id),
-                "models": len(sizes),
-                "model_bytes": sum(sizes),
-                "task": self.task,
-                "classes": session.labels(),
-                "strategy": self.settings["strategy"],
-                "ensemble": ensemble_of(self.settings),
-                "seed": self.settings["seed"],
-                "id": self.settings["id"],
-                "target": self.settings["target"],
-                "batch": self.settings["batch"],
-                "features": [c["name"] for c in self.settings["columns"] if c["kind"] != "ignored"],
-            }
+            return handout.status(session, self.settings)
 
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""

@@ -35,9 +35,22 @@ class Pick:
     numbers: Numbers
 
 
-def keys_of(seed: int, moment: Moment) -> Tensor:  # (1,)
-    """The random stream of a round: a function of the seed and the history alone."""
-    return round_keys(streams.runs(seed, 1), moment.round - 2)  # round 1 has no model; F_0 stands behind round 2
+def model_round(moment: Moment, task: str) -> int:
+    """k of F_k, a function of the history alone: in how many earlier rounds was there a model to ask?
+
+    A campaign that begins with an empty plate, with failed wells or with one class only has rounds before F_0.
+    """
+    labels: set[str | None] = set()
+    for row in moment.history:
+        labels.add(row.label)
+        if not outcome(task).too_few(sorted(label for label in labels if label is not None)):
+            return len({round for round, basis in moment.asked if basis >= row.tell})
+    return 0
+
+
+def keys_of(seed: int, round: int) -> Tensor:  # (1,)
+    """The random stream of the round of F_k."""
+    return round_keys(streams.runs(seed, 1), round)
 
 
 def choose(
@@ -46,6 +59,7 @@ def choose(
     model: Model | None,
     earlier: Model | None,  # of the round before, for strategies of differences
     strategy: Strategy,
+    task: str,
     seed: int,
     m: int,
     missing: str = "",  # why there is no model
@@ -61,7 +75,8 @@ def choose(
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
     allowed[moment.pending + moment.abandoned] = False
     marked[[*known, *moment.pending]] = True
-    keys = keys_of(seed, moment)
+    round = model_round(moment, task)
+    keys = keys_of(seed, round)
     keys = streams.fold(keys, moment.turn) if moment.turn else keys
     said: Prediction | None = None
     if model is None:
@@ -69,9 +84,7 @@ def choose(
     else:
         room = torch.where(allowed, m, 0)[None]
         past = None if earlier is None else _past(earlier)
-        choice = model.how.choose(
-            strategy, model.state, model.estimate(), m, room, marked[None], past, moment.round - 2, keys
-        )
+        choice = model.how.choose(strategy, model.state, model.estimate(), m, room, marked[None], past, round, keys)
         said = model.predict(choice.selection.index[0])
     counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
     unit = 1.0 if model is None else float(model.state.scale[0]) ** (2 if model.state.task.squared else 1)

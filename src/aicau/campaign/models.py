@@ -54,13 +54,13 @@ class Models:
         """Fitted now; kept where this user may write."""
         from safetensors.torch import save
 
-        from aicau.campaign.choice import keys_of
+        from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
         from aicau.campaign.rows import read
 
         settings = self.store.settings
-        keys = keys_of(settings["seed"], moment)
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
+        keys = keys_of(settings["seed"], model_round(moment, task))
         model = fit(self.features(), read(moment.rows), keys, strategy, task, ensemble, moment.basis)
         if keep and not self.store.read_only:
             tensors, info = model.pack()

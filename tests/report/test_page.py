@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.core.errors import InputError

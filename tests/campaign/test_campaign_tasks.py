@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from aicau.prediction.discrete import after_zeros, interval, scatter
-from aicau.report.story import tell_story
 
 from aicau import Campaign
 from aicau.acquisition.trust import Trust
@@ -16,7 +15,7 @@ from aicau.campaign.setup import parse_strategy
 from aicau.core.errors import InputError
 from aicau.report.figures import legend
 from aicau.store.schema import MIGRATIONS
-from test_bad_input import run
+from commands import run
 
 PARTS = ["epistemic", "bias", "aleatoric"]
 
@@ -68,8 +67,8 @@ def test_when_every_candidate_is_known_all_of_them_come_again(tmp_path, task, st
     again = []
     for number in range(3, 9):
         batch = campaign.ask(3)
-        assert batch.why.str.contains("repeat, measured [1-6]x before").all()
-        assert batch.why.str.contains("no new point offers more").all()
+        assert batch.reason.str.contains("repeat, measured [1-6]x before").all()
+        assert batch.reason.str.contains("no new point offers more").all()
         again += list(batch["compound"])
         campaign.tell(measured(batch, kind, number, 1))
     assert set(again) == set(few["compound"])
@@ -83,11 +82,11 @@ def test_a_whole_campaign(address, task, tmp_path):
     words = "predicted '[himst]+' \\(\\d+%\\), expected log loss" if task == "classification" else (
         "predicted count [\\d.e+]+ \\(\\d+ to \\d+\\), expected Poisson divergence"
     )  # fmt: skip
-    assert batch.why.str.contains(f"default: distance [\\d.]+ to the nearest known point; {words}").all()
+    assert batch.reason.str.contains(f"default: distance [\\d.]+ to the nearest known point; {words}").all()
     for row in batch.itertuples():
-        total = row.why_epistemic + row.why_bias + row.why_aleatoric
-        shares = [part / total for part in (row.why_epistemic, row.why_bias, row.why_aleatoric)]
-        assert f"{total:.3g}, of which {shares[0]:.0%} epistemic, {shares[1]:.0%} bias, {shares[2]:.0%}" in row.why
+        total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
+        shares = [part / total for part in (row.reason_epistemic, row.reason_bias, row.reason_aleatoric)]
+        assert f"{total:.3g}, of which {shares[0]:.0%} epistemic, {shares[1]:.0%} bias, {shares[2]:.0%}" in row.reason
     status = campaign.status()
     assert status["task"] == task
     assert (status["measurements"], status["measured"], status["pending"]) == (48, 16, 4)
@@ -142,7 +141,7 @@ def test_until_a_second_class_is_seen_a_batch_fills_space_and_says_so(tmp_path):
         first = campaign.ask(4)
         campaign.tell(pd.DataFrame({"compound": first["compound"], "outcome": 0}))
         second = campaign.ask(4)
-        assert second.why.str.startswith("space-filling, all labels so far say '0': distance ").all()
+        assert second.reason.str.startswith("space-filling, all labels so far say '0': distance ").all()
         assert not set(first["compound"]) & set(second["compound"])
         with pytest.raises(InputError, match="all labels so far say '0', so there is nothing to tell apart"):
             campaign.predict()
@@ -150,7 +149,7 @@ def test_until_a_second_class_is_seen_a_batch_fills_space_and_says_so(tmp_path):
         assert "needs labels of at least two classes." in page
         campaign.tell(pd.DataFrame({"compound": second["compound"], "outcome": 1}))
         assert campaign.status()["classes"] == ["0", "1"]
-        assert campaign.ask(1).why[0].startswith("default: ")
+        assert campaign.ask(1).reason[0].startswith("default: ")
 
 
 def test_replicated_labels_that_disagree(tmp_path):
@@ -170,7 +169,7 @@ def test_replicated_labels_that_disagree(tmp_path):
         for row in batch.itertuples():
             most = labels[names.index(row.compound)]
             told = f"(2 of {3 if row.compound in names[:10] else 2} say '{most}')"
-            assert row.why.startswith(f"{before[row.compound]} {told}: entropy: number")
+            assert row.reason.startswith(f"{before[row.compound]} {told}: entropy: number")
         story = tell_story(campaign)
         assert sum(story.labels.differ) == 10
         assert sum(story.labels.agree) == 30
@@ -291,7 +290,7 @@ def test_a_strategy_without_a_version_for_the_task_is_refused_at_the_start(tmp_p
 def test_strategies_with_a_version_for_the_task_run(tmp_path, task, strategy, words):
     with create(tmp_path / "c.db", task, strategy=strategy) as campaign:
         play(campaign, task, 3)
-        assert words in campaign.ask(5).why[0]
+        assert words in campaign.ask(5).reason[0]
 
 
 def old_campaign(address):

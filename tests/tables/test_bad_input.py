@@ -1,34 +1,14 @@
 """Files that cannot be meant: one sentence with row and column, exit code 2, and the store as it was."""
 
-import io
-import sys
-from contextlib import redirect_stderr, redirect_stdout
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aicau.cli import main
 from aicau.store import open_store
+from commands import POOL, run
 
-POOL = "compound,dose,solvent\n" + "".join(f"c{i},{i / 7:.3f},{'water' if i % 2 else 'oil'}\n" for i in range(12))
 HEADER = ["compound", "viability", "plate", "status", "sem", "count", "replicate"]
 ROWS = [[f"c{i}", f"{i / 3:.4f}", "p1", "ok", "", "", str(1 + i % 2)] for i in range(8)]
-
-
-def run(*words):
-    """One command in this process: exit code, standard output, standard error."""
-    out, err = io.StringIO(), io.StringIO()
-    old, sys.argv = sys.argv, ["aicau", *map(str, words)]
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            main()
-        code = 0
-    except SystemExit as stop:
-        code = int(stop.code or 0)
-    finally:
-        sys.argv = old
-    return code, out.getvalue(), err.getvalue()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,15 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.prediction.values import COLUMNS
 
 from aicau import Campaign
 from aicau.core.errors import InputError
+from aicau.prediction.regression import COLUMNS
 from aicau.store import schema
 
 
@@ -43,13 +44,13 @@ def test_a_whole_campaign(address, tmp_path):
     campaign = create(address)
     first = campaign.ask(8)
     assert first.columns.tolist() == [
-        "compound", "dose", "ph", "solvent", "note", "replicate", "why",
-        "why_distance", "why_epistemic", "why_bias", "why_aleatoric",
+        "compound", "dose", "ph", "solvent", "note", "replicate", "reason",
+        "reason_score", "reason_distance", "reason_epistemic", "reason_bias", "reason_aleatoric",
     ]  # fmt: skip
     known = pool().set_index("compound").loc[first["compound"]]
     assert first.dose.tolist() == known.dose.tolist()
     assert first.note.tolist() == known.note.tolist()
-    assert first.why.str.startswith("space-filling, nothing is measured yet").all()
+    assert first.reason.str.startswith("fills the space (nothing is measured yet): ").all()
     assert first.replicate.tolist() == [1] * 8
     told = campaign.tell(results(first, "p1", replicates=2))
     assert told == {
@@ -60,10 +61,15 @@ def test_a_whole_campaign(address, tmp_path):
     assert not set(second["compound"]) & set(third["compound"])
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
     for row in second.itertuples():
-        assert row.why.startswith(f"default: distance {row.why_distance:.3g} to the nearest known point")
-        total = row.why_epistemic + row.why_bias + row.why_aleatoric
-        assert f"network {total**0.5:.3g}, of which {row.why_epistemic / total:.0%} epistemic" in row.why
-        assert f"{row.why_bias / total:.0%} bias (" in row.why
+        assert row.reason.startswith(
+            f"default: expected bias of the ensemble ({row.reason_score:.3g}) times the squared distance in features and"
+            f" predictions to the nearest known or chosen point ({row.reason_distance:.3g})"
+        )
+        assert row.reason_score == pytest.approx(row.reason_bias, rel=1e-5)  # `br` maximises the expected squared bias
+        total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
+        assert f"network {total**0.5:.3g}: {row.reason_epistemic / total:.0%} disagreement" in row.reason
+        assert f"{row.reason_bias / total:.0%} bias (" in row.reason
+        assert f"{row.reason_aleatoric / total:.0%} noise (sd {row.reason_aleatoric**0.5:.3g})" in row.reason
     status = campaign.status()
     assert {k: status[k] for k in ("candidates", "measurements", "pending", "rounds", "strategy")} == {
         "candidates": 60, "measurements": 16, "pending": 10, "rounds": 2, "strategy": "default",
@@ -72,13 +78,12 @@ def test_a_whole_campaign(address, tmp_path):
     assert said["compound"].tolist() == pool()["compound"].tolist()
     assert said.columns.tolist() == ["compound", *COLUMNS]
     assert ((said.new_low < said.low) & (said.low < said["mean"]) & (said["mean"] < said.high)).all()
-    assert campaign.note() == ""
     by_id = said.set_index("compound")
     for row in second.itertuples():  # a point is explained by what is predicted of it
         own = by_id.loc[row.compound]
-        assert row.why_bias == pytest.approx(own.bias, rel=1e-5)
-        assert f"predicted {own['mean']:.3g} ({own.new_low:.3g} to {own.new_high:.3g})" in row.why
-        assert f"({own.ensemble - own['mean']:+.3g} is taken out)" in row.why
+        assert row.reason_bias == pytest.approx(own.bias, rel=1e-5)
+        assert f"predicted {own['mean']:.3g} ({own.new_low:.3g} to {own.new_high:.3g})" in row.reason
+        assert f"({own.ensemble - own['mean']:+.3g} is taken out)" in row.reason
     campaign.close()
 
     with Campaign.open(address) as again:  # no refit, the same numbers, the same next batch
@@ -106,7 +111,7 @@ def play(address):
 
 def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_path, postgres):
     here = play(str(tmp_path / "a.db"))
-    code = f"import sys; sys.path.insert(0, {json.dumps(sys.path[0])}); sys.path.insert(0, 'tests')\n"
+    code = f"import sys; sys.path.insert(0, {json.dumps(sys.path[0])}); sys.path.insert(0, {json.dumps(str(Path(__file__).parent))})\n"
     code += "from test_campaign import play; import sys; print('|'.join(play(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b.db")], capture_output=True, text=True)
     assert done.stdout.strip().split("|") == here, done.stderr
@@ -193,25 +198,23 @@ def test_abandoned_points_do_not_come_back_unless_measured(campaign):
         campaign.abandon(["nobody"])
 
 
-def test_a_repeat_says_what_replication_is_worth(tmp_path):
+def test_a_repeat_says_what_was_measured_before(tmp_path):
     with create(tmp_path / "c.db", strategy="lc") as campaign:
         names = pool()["compound"]
         rows = pd.DataFrame({"compound": [*names, *names[:10]], "plate": "p"})
         rows["viability"] = np.arange(len(rows)) % 7 * 0.1
         campaign.tell(rows)
         batch = campaign.ask(3)
-        counts = rows["compound"].value_counts()
-        noise = batch.why_aleatoric[0]
-        assert noise > 0
         for row in batch.itertuples():
-            count = counts[row.compound]
-            assert row.replicate == count + 1
-            worth = f"from {(noise / count) ** 0.5:.3g} to {(noise / (count + 1)) ** 0.5:.3g}"
-            assert row.why.startswith(
-                f"repeat, measured {count}x before: one more takes the standard error of its mean"
+            values = rows.viability[rows["compound"] == row.compound]
+            assert row.replicate == len(values) + 1
+            told = f"{values.min():.3g}" + (f" to {values.max():.3g}" if len(values) > 1 else "")
+            score = (
+                f"lc: chosen by disagreement of the members: {row.reason_epistemic:.3g}, the largest that was left; "
             )
-            assert worth in row.why
-            assert "by score" in row.why
+            assert row.reason.startswith(f"repeat, measured {len(values)}x before ({told}); {score}")
+            assert row.reason_score == pytest.approx(row.reason_epistemic)
+        assert batch.reason_score.is_monotonic_decreasing
 
 
 def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
@@ -223,8 +226,8 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         batch = campaign.ask(6)
         repeats = batch[batch.duplicated("id", keep=False)]
         assert len(repeats)
-        assert batch.why.str.contains("repeat, measured 2x before: one more takes the standard error").any()
-        assert repeats.why.str.contains("more than any new point offers").all()
+        assert batch.reason.str.contains(r"repeat, measured 2x before \(-?[\d.]+ to -?[\d.]+\); default: ").any()
+        assert repeats.reason.str.contains("a known point: what is still unknown there counts as a distance").all()
         for name, rows in batch.groupby("id"):
             assert rows.replicate.tolist() == list(range(3, 3 + len(rows))), name
         assert all(check.ok for check in campaign.doctor())
@@ -240,12 +243,11 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
 @pytest.mark.parametrize(
     ("strategy", "words"),
     [
-        ("random", "drawn at random"),
-        ("farthest", "to the nearest known point"),
+        ("random", "random: chosen by a random number: "),
+        ("farthest", "to the nearest known or chosen point"),
         ("pemse:direct:eigen", "peak of mode 1 of the error matrix"),
         ("pemse:direct:eigen:difference", "peak of mode 1 of the error matrix"),
-        ("pemse:direct:eigen:slope", "peak of mode 1 of the error matrix"),
-        ("br:quadratic:top", "number 1 by score"),
+        ("br:quadratic:top", "chosen by expected bias of the ensemble: "),
     ],
 )
 def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
@@ -254,9 +256,9 @@ def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
             batch = campaign.ask(6)
             campaign.tell(results(batch, f"p{number}", seed=number))
         batch = campaign.ask(7)
-        assert words in batch.why[0]
+        assert words in batch.reason[0]
         assert len(set(batch["compound"])) == 7
-        assert batch.why_epistemic.notna().all()
+        assert batch.reason_epistemic.notna().all()
 
 
 def test_a_campaign_with_another_ensemble_goes_on_where_it_was(tmp_path):
@@ -282,7 +284,7 @@ def test_pending_points_push_the_next_batch_away(tmp_path):
     with Campaign.create(tmp_path / "l.db", line, target="y", strategy="farthest") as campaign:
         assert campaign.ask(3)["id"].tolist() == ["p5", "p0", "p10"]
         assert campaign.ask(2)["id"].tolist() == ["p2", "p7"]
-        assert campaign.ask(1).why_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
+        assert campaign.ask(1).reason_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
 
 
 def test_another_station_asks_while_this_one_computes(address):
@@ -324,7 +326,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
     one._choose = slow
     batch = one.ask(5)
     assert told[0]["completed"] == 5
-    assert batch.why.str.startswith("space-filling, nothing is measured yet").all()
+    assert batch.reason.str.startswith("fills the space (nothing is measured yet): ").all()
     assert all(check.ok for check in one.doctor())
     one.close()
     two.close()
@@ -336,7 +338,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"strategy": "pemse:perfect:spread"}, "knows the truth"),
         ({"strategy": "magic"}, "unknown acquisition 'magic'"),
         ({"ensemble": "magic"}, "unknown ensemble 'magic'"),
-        ({"ensemble": "auto", "task": "count"}, "is for values; leave it out for count"),
+        ({"ensemble": "auto", "task": "count"}, "is for regression only; leave it out for count"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"id": "name"}, "has no column 'name'"),
         ({"target": "dose"}, "has a column 'dose', which is to hold the target"),
@@ -367,7 +369,7 @@ def test_a_campaign_that_cannot_be_meant_is_not_made(tmp_path, changes, sentence
 
 
 def test_without_results_there_is_nothing_to_predict(campaign):
-    with pytest.raises(InputError, match="nothing was measured yet"):
+    with pytest.raises(InputError, match="nothing is measured yet, so there is nothing to predict from"):
         campaign.predict()
     for wrong in (0, -1, 2.5, True, "abc", None, [1], 1j, np.nan, np.inf):
         with pytest.raises(InputError, match="at least one point"):
@@ -390,7 +392,9 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):
         campaign.abandon(["c1\udcff"])
-    with pytest.raises(InputError, match="column 'dose' holds complex numbers"):
+    with pytest.raises(
+        InputError, match="column 'dose': expected numbers, got struct<real: double, imaginary: double>"
+    ):
         Campaign.create(tmp_path / "x.db", pool().assign(dose=1j), target="y", id="compound")
     with pytest.raises(InputError, match="a column called 'Count' has a meaning of its own"):
         Campaign.create(tmp_path / "x.db", pool().assign(Count=1), target="y", id="compound")

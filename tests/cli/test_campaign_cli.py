@@ -13,7 +13,7 @@ import pytest
 
 from aicau import Campaign, tables
 from arrow_types import every_type
-from test_bad_input import POOL, run
+from commands import POOL, run
 
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
 NOTE = "the mean is the ensemble's, and its bias is not taken out: that needs 5 measured candidates, and there are 3"
@@ -44,7 +44,7 @@ def test_the_verbs_of_the_readme(screen):
     assert plate.columns[:5].tolist() == ["compound", "dose", "solvent", "replicate", "why"]
     again = json.loads(good("ask", screen, 4, "--request", "p1", "--json"))
     assert [row["compound"].replace("=", "'=") for row in again] == plate["compound"].tolist()
-    assert again[0]["why_distance"] is None
+    assert again[0]["reason_distance"] is None
     # The file that was handed out, with results in two new columns, is what comes back.
     plate.assign(viability=plate.dose * 2, plate="P1").to_csv(folder / "back.csv", index=False)
     assert good("tell", screen, folder / "back.csv").endswith(

@@ -14,7 +14,7 @@ from aicau import Campaign
 from aicau.core.errors import InputError, StoreError
 from aicau.store import Chunk, Measurement, create_store, examine, open_store
 from aicau.store.engine import connect, fault, label, locate
-from test_bad_input import POOL, run
+from commands import POOL, run
 
 SETTINGS = {"candidates": 2, "id": "id", "target": "y", "batch": None, "strategy": "farthest", "columns": []}
 

@@ -14,7 +14,7 @@ import pytest
 
 from aicau import Campaign, tables
 from aicau.core.errors import AicauError
-from test_bad_input import POOL
+from commands import POOL
 
 FILES = 300
 CELLS = ["", "\n", "\r", "\r\n", "\t", "\ufeff", "\u202e", "e\u0301", "\U0001f9ea", "\x1b[31m", "x" * 200_000]
