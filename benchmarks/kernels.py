@@ -52,7 +52,7 @@ def networks(runs: int, head: str, epochs: int, device: str) -> tuple[Call, Call
         y = torch.softmax(torch.stack([y, -y, 0 * y], -1), -1)
     elif head == "poisson":
         y = (y + 1)[..., None]
-    weights = (~fold_membership(keys, MEMBERS, ROWS)).float()
+    weights = (~fold_membership(keys, MEMBERS, x)).float()
     start = 0.3 * (2 * streams.uniform(streams.fold(keys, 1), MEMBERS, settings.parameters(2)).float() - 1)
     pool = 6.28 * torch.rand(1, POOL, 2)
     x, y, weights, start, pool = (t.to(device) for t in (x, y, weights, start, pool))

@@ -10,7 +10,6 @@ from contextlib import closing
 
 import pandas as pd
 import pytest
-from aicau.report.story import tell_story
 
 import crashes
 from aicau import Campaign
