@@ -17,7 +17,7 @@ ORDER = [
     ["batching"],
     ["strategy", "prediction"],
     ["round", "problems", "store"],
-    ["query"],
+    ["arrays"],
     ["simulation", "tables"],
     ["paper", "campaign"],
     ["report"],
@@ -25,7 +25,7 @@ ORDER = [
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # Steps back, taken when they are called: a campaign draws itself, a strategy has `query` as a method.
-LATE = {("campaign", "report"), ("strategy", "query")}
+LATE = {("campaign", "report"), ("strategy", "arrays")}
 
 
 def unit(path):
