@@ -2,7 +2,7 @@
 
     python benchmarks/kernels.py [--device cpu | cuda] [--epochs 20] [--runs 1 100] [--threads 1] [--json]
 
-Part by part: training of F_k for each head, training of Q, and the forward passes (PyTorch run by run on the CPU, against
+Part by part: training of F_k for each head, training of Q, and the forward passes (PyTorch run by run on the CPU, or
 all runs in one batch). Then whole jobs: rounds of `simulate` with a paper strategy, with one kind of kernel or the
 other. A hand-written kernel must make a whole job at least 3 times faster than batched PyTorch to stay (decision 10).
 Times are the least of a few calls, after one that compiles. With `--epochs 500` the jobs are the paper's for F_k.

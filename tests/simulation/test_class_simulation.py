@@ -44,7 +44,7 @@ def test_a_run_is_the_same_whoever_takes_part_and_however_many(name):
 
 
 def test_knowing_the_probabilities_learns_faster_than_entropy():
-    result = simulate("class2", ["entropy", "br:perfect:spread"], initial=20, rounds=4, runs=5, seed=1, device="cpu")
+    result = simulate("class2", ["entropy", "br:perfect:spread"], initial=20, rounds=4, runs=12, seed=1, device="cpu")
     assert result.paired("br:perfect:spread", "entropy").high < 1
 
 
