@@ -247,8 +247,8 @@ def test_with_nothing_measured_the_first_batch_fills_the_space():
     assert strategy.name == "farthest"
     far = torch.cdist(*[POOL.pool.coordinates[choice.selection.index[0]]] * 2)
     assert float(far[~torch.eye(5, dtype=torch.bool)].min()) > 1.5
-    assert "nearest to the centre" in strategy.reason(choice, 0, 0)
-    assert "distance" in strategy.reason(choice, 0, 1)
+    assert "nearest to the centre" in strategy.reason(choice, 0, 0)[0]
+    assert "distance" in strategy.reason(choice, 0, 1)[0]
     empty = Observations(torch.zeros(1, 0).long(), torch.zeros(1, 0).double(), torch.zeros(0).long())
     with pytest.raises(InputError, match="nothing was measured yet"):
         Round(MLP()).fit(POOL.pool.x, empty, KEYS)

@@ -107,7 +107,7 @@ class TestReasons:
         strategy = Strategy.parse(f"pemse:direct:{name}")
         choice = strategy.choose(seen[0], 3)
         own = strategy.batching.reason(choice.selection.numbers(2, 1), strategy.acquisition.meaning)
-        assert strategy.reason(choice, 2, 1) == own
+        assert strategy.reason(choice, 2, 1) == (own, choice.selection.numbers(2, 1))
 
 
 def squares_to_the_nearest(x, known):  # (n, p), indices -> (n,)
@@ -174,7 +174,7 @@ def test_a_new_rule_is_its_file_and_a_line_in_the_registry(monkeypatch, fitted):
     smallest = torch.where(choice.alpha.isnan() | (one.rows.counts(100) > 0), torch.inf, choice.alpha).argmin(-1)
     assert torch.equal(choice.selection.index[:, 0], smallest)
     value = float(choice.alpha[0, smallest[0]])
-    assert strategy.reason(choice, 0, 0) == f"the smallest disagreement of the members left: {value:.3g}"
+    assert strategy.reason(choice, 0, 0)[0] == f"the smallest disagreement of the members left: {value:.3g}"
     result = simulate(problems.type2(grid=6), ["random", "lc:lowest"], 5, 2, 2, 2, device="cpu", how=one.round)
     assert result.strategies == ("random", "lc:lowest")
     assert result.queried.shape == (2, 2, 9)
