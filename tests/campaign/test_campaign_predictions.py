@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from aicau.campaign.model import Model
-from aicau.prediction.regression import COLUMNS
 from typer.testing import CliRunner
 
 from aicau import Campaign
+from aicau.campaign.model import Model
 from aicau.cli.app import app
+from aicau.prediction.regression import COLUMNS
 from aicau.tables import candidates
 
 ROOT = Path(__file__).parents[2]
