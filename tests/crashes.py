@@ -19,7 +19,7 @@ import pandas as pd
 POOL = 400
 # A server process that has imported everything and forks a worker in milliseconds.
 SERVER = multiprocessing.get_context("forkserver")
-OURS = ["cli", "campaign", "choice", "story", "page", "export"]
+OURS = ["cli", "campaign.campaign", "campaign.choice", "campaign.export", "report.gather", "report.page"]
 SERVER.set_forkserver_preload([*(f"aicau.{name}" for name in OURS), "safetensors.torch", "psycopg", "crashes"])
 
 

@@ -62,8 +62,8 @@ def test_a_whole_campaign(address, tmp_path):
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
     for row in second.itertuples():
         assert row.reason.startswith(
-            f"default: expected bias of the ensemble ({row.reason_score:.3g}) times the squared distance in features and"
-            f" predictions to the nearest known or chosen point ({row.reason_distance:.3g})"
+            f"default: expected bias of the ensemble ({row.reason_score:.3g}) times the squared distance in features"
+            f" and predictions to the nearest known or chosen point ({row.reason_distance:.3g})"
         )
         assert row.reason_score == pytest.approx(row.reason_bias, rel=1e-5)  # `br` maximises the expected squared bias
         total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
@@ -111,7 +111,7 @@ def play(address):
 
 def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_path, postgres):
     here = play(str(tmp_path / "a.db"))
-    code = f"import sys; sys.path.insert(0, {json.dumps(sys.path[0])}); sys.path.insert(0, {json.dumps(str(Path(__file__).parent))})\n"
+    code = f"import sys; sys.path[:0] = {json.dumps([sys.path[0], str(Path(__file__).parent)])}\n"
     code += "from test_campaign import play; import sys; print('|'.join(play(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b.db")], capture_output=True, text=True)
     assert done.stdout.strip().split("|") == here, done.stderr

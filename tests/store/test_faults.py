@@ -61,7 +61,7 @@ def test_compact_drops_what_no_batch_needs(three_rounds, tmp_path):
     said = []
     for path in paths:
         with Campaign.open(path) as campaign:
-            assert len(tell_story(campaign).rounds) == 3
+            assert len(gather(campaign).rounds) == 3
             said.append((campaign.predict(), campaign.ask(5)["id"].tolist()))
             campaign.report(tmp_path / "report.html")
             files = campaign.export(tmp_path / path.stem)

@@ -101,6 +101,11 @@ class Figures:
         """As plain JSON."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> "Figures":
+        """What `to_json` gave; JSON knows lists only."""
+        return cls(**data | {"confusion": tuple(tuple(row) for row in data["confusion"])})
+
     def with_parts(self, prediction: "Prediction") -> "Figures":
         """With the mean parts of a prediction."""
         epistemic, bias, aleatoric = (float(getattr(prediction, name).mean()) for name in PARTS)

@@ -158,7 +158,7 @@ class Classification:
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ClassPredictor:
         """What `tensors` and `words` gave."""
-        figures = Figures(**words["figures"])
+        figures = Figures.from_json(words["figures"])
         return ClassPredictor(
             tuple(words["labels"]), tensors["mean"], tensors["variance"], words["temperature"], figures
         )

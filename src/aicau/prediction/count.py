@@ -129,7 +129,7 @@ class Count:
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
         """What `tensors` and `words` gave."""
-        figures = Figures(**words["figures"])
+        figures = Figures.from_json(words["figures"])
         return CountPredictor(tensors["mean"], tensors["variance"], words["dispersion"], words["width"], figures)
 
 

@@ -165,4 +165,4 @@ class Regression:
         """What `tensors` and `words` gave."""
         with threads(1):  # as it was fitted
             correction = Correction.load(tensors, **words["correction"])
-        return ValuePredictor(correction, words["shared"], words["batches"], Figures(**words["figures"]))
+        return ValuePredictor(correction, words["shared"], words["batches"], Figures.from_json(words["figures"]))

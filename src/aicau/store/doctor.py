@@ -102,7 +102,8 @@ def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
         found = [part for part in (row.value, row.label) if part is not None]
         fits = len(found) == (row.status == "ok")
         if not 0 <= row.candidate < settings["candidates"] or not fits:
-            wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {found}")
+            result = " and ".join(map(repr, found)) or "no result"
+            wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {result}")
         if row.superseded_by is not None and not row.tell < row.superseded_by <= len(sizes):
             wrong.append(f"measurement {row.id} is superseded by tell {row.superseded_by}, which does not exist")
     return wrong
