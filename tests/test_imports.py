@@ -22,6 +22,7 @@ ORDER = [
     ["paper", "campaign"],
     ["report"],
     ["cli"],
+    ["__main__"],
 ]
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # Steps back, taken when they are called: a campaign draws itself, a strategy has `query` as a method.
@@ -46,7 +47,8 @@ def imported(path):
             continue
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "aicau":
             parts = node.module.split(".")
-            yield from [parts[1]] if len(parts) > 1 else [alias.name for alias in node.names]
+            names = [alias.name for alias in node.names if not alias.name.startswith("__")]
+            yield from [parts[1]] if len(parts) > 1 else names
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.startswith("aicau."):
