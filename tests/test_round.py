@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from aicau import MLP, Observations, Strategy, problems
-from aicau.arrays import query
+from aicau.arrays import predict, query
 from aicau.bias import Posterior
 from aicau.core import streams
 from aicau.core.errors import InputError
@@ -194,19 +194,14 @@ def test_query_is_the_round_on_the_same_rows(task, repeats, plates):
     table = torch.cat([x[open_], x[rows.index[0]]]).numpy()
     y = np.concatenate([np.full(len(open_), np.nan), rows.y[0].numpy()])
     batch = np.array(["none"] * len(open_) + [f"P{int(b)}" for b in rows.batch[0]])
-    index, utilities = query(
-        "default",
-        table,
-        y,
-        batch_size=5,
-        return_utilities=True,
-        batch=batch if plates else None,
-        ensemble=round.ensemble,
-        task=task,
-        random_state=5,
-    )
+    how = {"batch": batch if plates else None, "ensemble": round.ensemble, "task": task, "random_state": 5}
+    index, utilities = query("default", table, y, batch_size=5, return_utilities=True, **how)
     assert open_[torch.from_numpy(index)].tolist() == choice.selection.index[0].tolist()
     np.testing.assert_array_equal(utilities[0, : len(open_)], choice.alpha[0, open_].numpy())
+    every = torch.cat([open_, rows.index[0]])
+    own, said = round.predictor(state).predict(state, every).columns(), predict(table, y, **how).columns()
+    for column, values in own.items():
+        np.testing.assert_array_equal(said[column], values)
 
 
 @pytest.mark.parametrize("word", ["default", "lc:difference"])

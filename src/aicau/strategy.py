@@ -223,9 +223,8 @@ class Strategy:
         """
         meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
         numbers = choice.selection.numbers(run, place)
-        for name in ("score", "worth"):
-            if name in numbers:
-                numbers[name] *= unit if self.acquisition.in_error else 1.0
+        if "score" in numbers and self.acquisition.in_error:  # elsewhere `worth` is no error, e.g. a part of a mode
+            numbers |= {name: numbers[name] * unit for name in ("score", "worth")}
         return self.batching.reason(numbers, meaning), numbers
 
     def query(self, X: Any, y: Any, candidates: Any = None, batch_size: int = 1, **options: Any) -> Any:

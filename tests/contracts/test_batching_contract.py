@@ -109,6 +109,16 @@ class TestReasons:
         own = strategy.batching.reason(choice.selection.numbers(2, 1), strategy.acquisition.meaning)
         assert strategy.reason(choice, 2, 1) == (own, choice.selection.numbers(2, 1))
 
+    def test_scores_are_stated_in_the_units_of_the_error(self, seen, name):
+        strategy = Strategy.parse(f"pemse:direct:{name}")
+        choice = strategy.choose(seen[0], 3)
+        said, numbers = strategy.reason(choice, 2, 1, 100.0)
+        plain = choice.selection.numbers(2, 1)
+        scaled = ("score", "worth") if "score" in strategy.batching.uses else ()
+        for part, value in plain.items():
+            assert numbers[part] == pytest.approx(100 * value if part in scaled else value)
+        assert said == strategy.batching.reason(numbers, strategy.acquisition.meaning)
+
 
 def squares_to_the_nearest(x, known):  # (n, p), indices -> (n,)
     return torch.stack([((x - x[at]) ** 2).sum(-1) for at in known]).amin(0)
@@ -174,7 +184,9 @@ def test_a_new_rule_is_its_file_and_a_line_in_the_registry(monkeypatch, fitted):
     smallest = torch.where(choice.alpha.isnan() | (one.rows.counts(100) > 0), torch.inf, choice.alpha).argmin(-1)
     assert torch.equal(choice.selection.index[:, 0], smallest)
     value = float(choice.alpha[0, smallest[0]])
-    assert strategy.reason(choice, 0, 0)[0] == f"the smallest disagreement of the members left: {value:.3g}"
+    said, numbers = strategy.reason(choice, 0, 0)
+    assert said == f"the smallest disagreement of the members left: {value:.3g}"
+    assert numbers == {"worth": pytest.approx(-value)}
     result = simulate(problems.type2(grid=6), ["random", "lc:lowest"], 5, 2, 2, 2, device="cpu", how=one.round)
     assert result.strategies == ("random", "lc:lowest")
     assert result.queried.shape == (2, 2, 9)
