@@ -13,6 +13,7 @@ import pytest
 
 import crashes
 from aicau import Campaign
+from aicau.report.gather import gather
 from aicau.store import open_store
 
 
