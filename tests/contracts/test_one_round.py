@@ -137,7 +137,7 @@ def test_rounds_before_the_first_model_do_not_count(tmp_path, task, start):
 
 
 def first_points(campaign, start):
-    """What F_0 will be fitted to: asked for, told without asking, or asked for after two plates that came to nothing."""
+    """What F_0 will be fitted to: asked for, told without asking, or asked for after two failed plates."""
     if start == "history":
         return candidates()["id"][:PLATE].tolist()
     for plate in range(2 if start == "failed plates" else 0):
