@@ -46,7 +46,7 @@ def test_table_and_plot(tmp_path):
     ("arguments", "sentence"),
     [
         (["--strategy", "nothing"], "unknown acquisition 'nothing'"),
-        (["--strategy", "lc", "--problem", "type7"], "unknown problem 'type7'; known: class1, class2, class3, type1"),
+        (["--strategy", "lc", "--problem", "type7"], "unknown problem 'type7'; did you mean 'type3'? known: class1"),
         (["--strategy", "lc", "--initial", "99999"], "room for"),
         (["--strategy", "lc", "--runs", "0"], "runs must be a whole number of at least 1"),
         (["--strategy", "lc", "--noise-scale", "nan"], "noise scale must be"),

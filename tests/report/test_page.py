@@ -143,7 +143,7 @@ def test_before_the_first_results(tmp_path):
         campaign.tell(pd.DataFrame({"id": ["a"], "y": [1.0]}))
         page = campaign.report(tmp_path / "r.html").read_text()
         assert "nothing was measured twice" in page
-        assert page.count("<article>") == 3  # the error by hand of one point, its parts, the map
+        assert page.count("<article>") == 3  # the error left out, its parts, the map
 
 
 SCRIPT = "<script>alert('$x$ & \"y\"')</script>"

@@ -205,7 +205,7 @@ def test_any_bytes_at_all(campaign, content, head):
         ("compound\nc1\n", "no feature column"),
         ("name,dose\nc1,1\n", "no column 'compound'"),
         ("compound,viability\nc1,1\n", "which is to hold the target"),
-        ("compound,why\nc1,1\n", "a meaning of its own"),
+        ("compound,reason\nc1,1\n", "a meaning of its own"),
         ("", "is empty"),
     ],
 )

@@ -152,7 +152,7 @@ def test_encoding_by_hand(tmp_path):
         ({"id": ["a", "b"], "x": ["u", ""]}, "row 3, column 'x': is empty"),
         ({"id": [1.5, 2.5], "x": [1, 2]}, "expected text or whole numbers"),
         ({"id": ["a", "b"]}, "has no feature column"),
-        ({"id": ["a", "b"], "why": [1, 2]}, "a meaning of its own"),
+        ({"id": ["a", "b"], "reason": [1, 2]}, "a meaning of its own"),
         ({"id": ["a", "b"], "x": pd.to_datetime(["2020-01-01", "2020-01-02"])}, "expected numbers, got timestamp"),
         ({"id": ["a\x00", "b"], "x": [1, 2]}, "holds a zero byte"),
         ({"id": ["a", "b"], "x": pd.Series(["\ud800", "v"], dtype=object)}, "cannot be read"),

@@ -73,7 +73,7 @@ def greedy(score: Score, view: View, m: int, x: Tensor) -> Selection:  # x: (n, 
             cause = torch.where(spent, SPENT, cause)
         allowed = left
         chosen.append(index)
-        for name, part in (("worth", worth), ("score", alpha), ("distance", weight.sqrt())):
+        for name, part in (("worth", worth), ("score", alpha), ("distance", square.sqrt())):
             parts[name].append(at(part, index))
         parts["cause"].append(cause)
         nearer = torch.minimum(square, square_to(x, index))

@@ -16,8 +16,6 @@ from aicau.tables import candidates
 if TYPE_CHECKING:
     from aicau.campaign.model import Model
 
-REASONS = ("score", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
-
 
 def batch(session: Session, settings: dict[str, Any], ask: int | None, status: str | None = None) -> pd.DataFrame:
     """Proposed points, of one ask or in one state: id, columns of the pool, replicate, reason and its numbers."""
@@ -26,7 +24,7 @@ def batch(session: Session, settings: dict[str, Any], ask: int | None, status: s
     frame["replicate"] = [row.replicate for row in rows]
     frame["reason"] = [row.why for row in rows]
     numbers = [json.loads(row.numbers) for row in rows]
-    for name in REASONS:
+    for name in candidates.REASONS:
         frame[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
     return frame
 

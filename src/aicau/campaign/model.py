@@ -91,7 +91,7 @@ class Model:
 
 
 def fit(
-    x: Tensor,  # (n, d) float32, standardised
+    x: Tensor,  # (n, d) standardised
     told: Told,
     keys: Tensor,  # (1,) of this round
     strategy: Strategy,

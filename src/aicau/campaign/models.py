@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from aicau.campaign.model import Model
 
+EXACT = 10**7  # numbers in the pool up to which they are kept in float64
+
 
 class Models:
     """What a campaign has fitted so far."""
@@ -23,8 +25,8 @@ class Models:
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
         self._x: Tensor | None = None
 
-    def features(self) -> "Tensor":  # (n, d) float32
-        """The candidates, encoded and standardised."""
+    def features(self) -> "Tensor":  # (n, d)
+        """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
         if self._x is None:
             import torch
 
@@ -32,7 +34,8 @@ class Models:
             with self.store.reading() as session:
                 for _, _, features in session.features():
                     parts.append(candidates.encode(candidates.unpack(features), self.store.settings["columns"]))
-            self._x = torch.from_numpy(np.concatenate(parts))
+            x = torch.from_numpy(np.concatenate(parts))
+            self._x = x.double() if x.numel() <= EXACT else x
         return self._x
 
     def missing(self, moment: Moment) -> str:

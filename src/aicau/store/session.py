@@ -298,8 +298,9 @@ class Session:
         return [(row.basis, row.round, json.loads(row.info)) for row in rows if row is not None]
 
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
-        """Kept once: the model of a history is a function of it."""
-        if self.model(basis) is None:
+        """Kept once: the model of a history is a function of it. One of another format is replaced."""
+        kept = self.model(basis)
+        if kept is None or json.loads(kept.info).get("format") != json.loads(info).get("format"):
             self.connection.execute(delete(models).where(models.c.basis == basis))
             self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
 
