@@ -45,6 +45,7 @@ class View:
         The pool as the ensembles see it.
     room : Tensor of int64, shape (..., n)
         How often each point may still be measured; None: a batch holds it once.
+    task : Task
     skill : Tensor, shape (...)
         How well members predict rows they did not see, 0 to 1.
     times : Tensor of int64, shape (..., n)

@@ -21,6 +21,7 @@ from aicau.campaign.setup import (
     check_address,
     check_model,
     check_name,
+    check_room,
     check_size,
     default_author,
     settings_for,
@@ -38,7 +39,21 @@ if TYPE_CHECKING:
 
 
 class Campaign:
-    """Open one with `Campaign.create` or `Campaign.open`; use it in a `with` block or call `close`."""
+    """A laboratory's campaign: ask, measure, tell, predict, again and again. The only class with state.
+
+    Make one with `Campaign.create`, open one with `Campaign.open`; use it in a `with` block or call `close`.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from aicau import Campaign
+    >>> pool = pd.DataFrame({"id": list("abcdef"), "dose": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+    >>> with Campaign.create("example.db", pool, target="viability") as campaign:
+    ...     batch = campaign.ask(3)
+    ...     told = campaign.tell(pd.DataFrame({"id": batch["id"], "viability": [0.9, 0.5, 0.1]}))
+    ...     len(campaign.predict())
+    6
+    """
 
     def __init__(self, store: Store, author: str | None = None) -> None:
         self.store = store
@@ -60,14 +75,28 @@ class Campaign:
         task: str = "regression",
         ensemble: str = "paper",
     ) -> "Campaign":
-        """A new campaign over a table of candidates: a CSV or Parquet file, or a DataFrame.
+        """A new campaign over a table of candidates.
 
-        `target` and `batch` are what the columns of the results will be called (`batch`: what is measured together, a
-        plate or a day). `id` names the column of the pool that tells candidates apart, `ignore` columns that are kept
-        and handed back but are no features. Without a `strategy` it is `default`, or for more than 20,000 candidates
-        the cheaper `pemse:direct:spread`. `task` says what a result is: a value (`regression`), one of some labels
-        (`classification`) or a whole number from 0 (`count`). `ensemble` is the model of values: the paper's networks,
-        a Gaussian process (`process`), or the weighted mean of these and more (`auto`).
+        Parameters
+        ----------
+        url : str or Path
+            A file such as screen.db that does not exist yet, or postgresql://user@host/database.
+        pool : str, Path or DataFrame
+            The candidates: a CSV or Parquet file, or a table.
+        target, batch : str
+            What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
+        strategy : str, optional
+            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+        seed : int
+        id : str, optional
+            The column of the pool that tells candidates apart; "id" if not given.
+        ignore : sequence of str
+            Columns that are kept and handed back but are no features.
+        author : str, optional
+        task : {"regression", "classification", "count"}
+            What a result is: a value, one of some labels, or a whole number from 0.
+        ensemble : {"paper", "process", "auto"}
+            The model of values.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         author = check_name("the author", author or default_author())
@@ -83,6 +112,7 @@ class Campaign:
         return cls(open_store(check_address(url)), author)
 
     def close(self) -> None:
+        """Let go of the file or the connection."""
         self.store.close()
 
     def __enter__(self) -> "Campaign":
@@ -121,7 +151,7 @@ class Campaign:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             moment = Moment.read(session)
-        self._check_room(moment, n)
+        check_room(moment, n, self.n)
         model = None if self.models.missing(moment) else self.models.at(moment)
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
@@ -130,7 +160,6 @@ class Campaign:
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
-                self._check_room(moment, n)
                 rows = self._choose(moment, model, n)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
@@ -144,35 +173,18 @@ class Campaign:
     def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
-            last = session.last_ask()
-            if last is None:
-                return None, [], None
-            return (
-                handout.batch(session, self.settings, last.id),
-                [row.status for row in session.proposals(last.id)],
-                last.round,
-            )
+            return handout.last(session, self.settings)
 
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""
         with self.store.reading() as session:
             return Moment.read(session)
 
-    def _check_room(self, moment: Moment, n: int) -> None:
-        left = self.n - len(set(moment.pending) | set(moment.abandoned))
-        if n > left:
-            raise InputError(
-                f"{n} points were asked for and only {left} of {self.n} can be proposed"
-                f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
-            )
-
     def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
         from aicau.campaign.choice import choose
 
-        strategy, seed = self.strategy, self.settings["seed"]
-        earlier = self.models.earlier(moment) if model is not None and strategy.difference else None
-        missing = self.models.missing(moment) if model is None else ""
-        picks = choose(self.models.features(), moment, model, earlier, strategy, self.task, seed, n, missing)
+        check_room(moment, n, self.n)
+        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n)
         return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     # Telling
@@ -180,12 +192,20 @@ class Campaign:
     def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
         """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
-        Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed), `sem`
-        and `count` (the target is then a mean) and `replicate`. With `correct` the rows replace what was told before
-        for the same id and batch (and replicate, where given); the old rows stay, marked as superseded. Returns the
-        number of the tell and counts: `rows` of the table, `new` and `known` ones, pending points that were `completed`
-        or `failed`, new measurements that were `unrequested`, `superseded` rows, points still `pending`; whether all
-        was known `already`; and `warnings` about names that look alike.
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed),
+            `sem` and `count` (the target is then a mean) and `replicate`.
+        correct : bool
+            Replace what was told before for the same id and batch (and replicate, where given); the old rows stay,
+            marked as superseded.
+
+        Returns
+        -------
+        dict
+            Counts `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` where
+            nothing was new; `warnings` about names that look alike.
         """
         sheet = tables.read(table)
         with self.store.reading() as session:

@@ -12,6 +12,7 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.acquisition import View
 from aicau.campaign.model import Model
+from aicau.campaign.models import Models
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
@@ -54,21 +55,22 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
 
 
 def choose(
-    x: Tensor,  # (n, d) standardised
+    models: Models,
     moment: Moment,
-    model: Model | None,
-    earlier: Model | None,  # of the round before, for strategies of differences
+    model: Model | None,  # of this moment, where there is one
     strategy: Strategy,
     task: str,
     seed: int,
     m: int,
-    missing: str = "",  # why there is no model
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
-    n = x.shape[0]
+    x = models.features()
+    n = len(x)
+    missing = models.missing(moment) if model is None else ""
+    earlier = models.earlier(moment) if model is not None and strategy.difference else None
     known: dict[int, list[Any]] = {}
     for row in moment.rows:
         known.setdefault(row.candidate, []).append(row)

@@ -97,3 +97,11 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "batch": settings["batch"],
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
     }
+
+
+def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:
+    """The last batch, the state of each of its points, and its round."""
+    row = session.last_ask()
+    if row is None:
+        return None, [], None
+    return batch(session, settings, row.id), [one.status for one in session.proposals(row.id)], row.round

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aicau.core.errors import InputError, shown
+from aicau.store import Moment
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -80,6 +81,16 @@ def check_size(n: Any) -> int:
     if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not n >= 1 or n % 1:
         raise InputError(f"a batch holds at least one point, a whole number; got {shown(n)}")
     return int(n)
+
+
+def check_room(moment: Moment, n: int, total: int) -> None:
+    """As many points must be left to propose."""
+    left = total - len(set(moment.pending) | set(moment.abandoned))
+    if n > left:
+        raise InputError(
+            f"{n} points were asked for and only {left} of {total} can be proposed"
+            f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
+        )
 
 
 def default_author() -> str:
