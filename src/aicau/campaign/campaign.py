@@ -4,6 +4,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
@@ -204,7 +205,7 @@ class Campaign:
         Returns
         -------
         dict
-            Counts `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` where
+            Counts: `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` if
             nothing was new; `warnings` about names that look alike.
         """
         sheet = tables.read(table)
@@ -254,13 +255,8 @@ class Campaign:
             return pa.concat_tables(self.predictions()).to_pandas()
         check_new(Path(path), force)
         stream = self.predictions()
-        first = next(stream)
-
-        def again() -> Iterator[pa.Table]:
-            yield first
-            yield from stream
-
-        write_whole(Path(path), lambda partial: tables.write(again(), partial), force)
+        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
+        write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
 
     # Looking
