@@ -104,13 +104,19 @@ class Posterior:
 
     def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
         """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
+        return self.left_out_groups(group)[0]
+
+    def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
+        """The same, and the variance of each value: the noise of its row is part of it."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
-        error = weights / inverse.diagonal()
+        own = inverse.diagonal()
+        error, variance = weights / own, 1 / own
         _, place, count = group.unique(return_inverse=True, return_counts=True)
         for name in (count > 1).nonzero()[:, 0].tolist():
             at = (place == name).nonzero()[:, 0]
-            error[at] = torch.linalg.solve(inverse[at][:, at], weights[at])
-        return error * self.scale[0]
+            block = torch.linalg.inv(inverse[at][:, at])
+            error[at], variance[at] = block @ weights[at], block.diagonal()
+        return error * self.scale[0], variance * self.scale[0] ** 2
 
     @property
     def _prior(self) -> Tensor:  # (..., 1)

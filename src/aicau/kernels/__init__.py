@@ -17,7 +17,16 @@ from aicau.core.runs import threads
 from aicau.kernels import reference
 from aicau.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "rbf_sum", "train_embedding", "train_mlp"]
+__all__ = [
+    "EmbeddingSettings",
+    "MLPSettings",
+    "embed",
+    "mlp_forward",
+    "rbf_sum",
+    "train_embedding",
+    "train_mlp",
+    "trees_mean",
+]
 
 
 def _numba(tensor: Tensor) -> bool:
@@ -67,6 +76,26 @@ def rbf_sum(
 
     with _launch():
         return torch.from_numpy(cpu_rbf.rbf_sum(*(t.double().contiguous().numpy() for t in (at, x, weights))))
+
+
+def trees_mean(
+    x: Tensor,  # (n, d)
+    roots: Tensor,  # (trees,) nodes that the trees start from
+    feature: Tensor,  # (nodes,) that a node asks for
+    threshold: Tensor,  # (nodes,) up to which a point goes left
+    left: Tensor,  # (nodes,) −1 in a leaf
+    right: Tensor,  # (nodes,)
+    value: Tensor,  # (nodes,)
+) -> Tensor:  # (n,)
+    """Mean over trees of the value of the leaf that each point falls into; features in single precision."""
+    x = x.float().contiguous()
+    tensors = (x, roots, feature, threshold, left, right, value)
+    if not _numba(x):
+        return reference.trees_mean(*tensors)
+    from aicau.kernels import cpu_trees
+
+    with _launch():
+        return torch.from_numpy(cpu_trees.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
 def embed(
