@@ -61,6 +61,7 @@ class Rows:
     fades: bool = False  # what a batch shares: a field over x instead of one shift
     shape: str = "rbf"
     constant: float = 0.0  # c
+    linear: float = 0.0  # variance of the slope by each feature
 
     @property
     def pairs(self) -> Tensor:  # (..., l, l)
@@ -107,6 +108,8 @@ def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:
     whole = signal + torch.diag_embed(torch.where(rows.valid, diagonal, 1.0))
     if rows.constant:
         whole = whole + rows.constant * pairs
+    if rows.linear:
+        whole = whole + rows.linear * (rows.x @ rows.x.mT) * pairs
     if rows.batch is not None:
         whole = whole + rows.shared(theta)[0]
     return whole, signal, slope

@@ -46,10 +46,13 @@ class Posterior:
         valid, length = self.rows.valid[run], self.theta[run, 1 : 1 + at.shape[-1]].exp()
         weights = self.weights[run][valid]
         bumps = kernels.rbf_sum(at / length, self.rows.x[run][valid] / length, weights * self.theta[run, 0].exp())
-        return (bumps + self.rows.constant * weights.sum()) * self.scale[run] + self.shift[run]
+        bumps = bumps + self.rows.constant * weights.sum()
+        if self.rows.linear:
+            bumps = bumps + self.rows.linear * (at @ (weights @ self.rows.x[run][valid]))
+        return bumps * self.scale[run] + self.shift[run]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
+        parts = [self._prior_at(some) - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
         return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
 
     def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
@@ -72,7 +75,7 @@ class Posterior:
             cross = self._prior_between(part, chosen) - own.mT @ half
             low = torch.linalg.solve_triangular(root, cross.mT, upper=False).mT
             factors.append(low)
-            rests.append((self._prior - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
+            rests.append((self._prior_at(part) - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
 
@@ -122,8 +125,12 @@ class Posterior:
     def _prior(self) -> Tensor:  # (..., 1)
         return self.theta[..., :1].exp() + self.rows.constant
 
+    def _prior_at(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        return self._prior + self.rows.linear * (at**2).sum(-1) if self.rows.linear else self._prior
+
     def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
-        return kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+        smooth = kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+        return smooth + self.rows.linear * (a @ b.mT) if self.rows.linear else smooth
 
     def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
         return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
@@ -137,7 +144,7 @@ class Posterior:
 
     def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
         half = self._half(at)
-        left = self._prior - (half**2).sum(-2)  # (..., s)
+        left = self._prior_at(at) - (half**2).sum(-2)  # (..., s)
         columns: list[Tensor] = []
         pivots = []
         for _ in range(rank):

@@ -33,6 +33,7 @@ class Process:
     length_prior: tuple[float, float] | None = None
     noise_prior: tuple[float, float] | None = None
     fades: bool = False  # batches share a field over x, not one shift
+    linear: float = 0.0  # variance of an unknown slope by each feature, of a linear trend under the process
     start: tuple[float, float, float] = field(default=(1.0, 0.1, 0.1))  # ℓ, σ_n², σ_b²
 
     def fit(
@@ -66,6 +67,7 @@ class Process:
             self.fades,
             self.shape,
             self.constant,
+            self.linear,
         )
         length, noise, shared = self.start
         begin = [1.0, *[length] * x.shape[-1]]

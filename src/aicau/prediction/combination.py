@@ -29,7 +29,7 @@ from aicau.prediction.models import MODELS, LeftOut, Model, Points, ProcessModel
 
 NETWORKS = "networks"  # the debiased ones, by their name among the weights
 PROCESSES = ("rbf", "matern")  # the one that weighs more leads
-POWER = 3.0  # of the inverse left-out errors
+POWER = 2.0  # of the inverse left-out errors
 FOLDS = 5
 LEAST = 5  # measured points that it takes: fewer say nothing about which model is good
 STEPS = torch.linspace(-4, 4, 33, dtype=torch.double)  # of ln a and ln b
