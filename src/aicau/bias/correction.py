@@ -81,22 +81,13 @@ class Correction:
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each
         """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
         at = self.frame.coordinates(x.double())[None]
-        return self.bias(x, ensemble), self.process.posterior.variance(at), self.noise(x)[None]
-
-    def bias(self, x: Tensor, ensemble: Tensor) -> Tensor:  # (m, d), (1, m) -> (1, m)
-        """Mean of the bias of some candidates, for one run."""
-        mean = self.process.posterior.mean(self.frame.coordinates(x.double())[None])
-        return ensemble - mean if self.truth else mean
+        mean = self.process.posterior.mean(at)
+        return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), self.noise(x)[None]
 
     def noise(self, x: Tensor) -> Tensor:  # (m, d) -> (m,)
         """Variance of one measurement of some candidates, for one run."""
         at = self.frame.coordinates(x.double())[None]
         return (self.process.variance_at(at) + self.process.shared[..., None])[0]
-
-    def left_out_values(self, y: Tensor, index: Tensor) -> Tensor:  # (l,) twice -> (l,)
-        """What the corrected ensemble says of each measurement without those of the same point, for one run."""
-        error = self.process.posterior.left_out_together(index)
-        return y - error if self.truth else y + error
 
     def state(self) -> dict[str, Tensor]:
         """What `load` needs."""

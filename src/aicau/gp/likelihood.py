@@ -67,6 +67,18 @@ class Rows:
     def pairs(self) -> Tensor:  # (..., l, l)
         return self.valid[..., :, None] & self.valid[..., None, :]
 
+    def __getitem__(self, run: slice) -> "Rows":
+        """Some of the runs (along the first leading dimension)."""
+        return replace(
+            self,
+            x=self.x[run],
+            y=self.y[run],
+            valid=self.valid[run],
+            fixed=self.fixed[run],
+            relative=None if self.relative is None else self.relative[run],
+            batch=None if self.batch is None else self.batch[run],
+        )
+
     def thin(self, most: int) -> "Rows":
         """At most that many rows, evenly spaced."""
         if self.y.shape[-1] <= most:

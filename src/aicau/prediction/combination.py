@@ -1,4 +1,4 @@
-"""The combination: the debiased networks, Gaussian processes and trees, weighed by their left-out errors.
+"""The combination: the networks, Gaussian processes and trees, weighed by their left-out errors.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
@@ -10,6 +10,10 @@
 
 Predicted is Σ_j w_j f_j, and a·u is its expected squared error: the variance says how far a point is from what was
 measured, the disagreement how much depends on the kind of model. Everything is in units of the state.
+
+Networks take part as they are: each member never saw one fold, so their left-out errors are honest like those of the
+others. Debiased ones gain nothing here: what corrects them is a process like those of the models, and its left-out
+errors, of a closed form, are too small beside theirs.
 """
 
 from collections.abc import Sequence
@@ -27,7 +31,7 @@ from aicau.ensembles.base import fold_membership
 from aicau.prediction.base import State
 from aicau.prediction.models import MODELS, LeftOut, Model, Points, ProcessModel
 
-NETWORKS = "networks"  # the debiased ones, by their name among the weights
+NETWORKS = "networks"  # by their name among the weights
 PROCESSES = ("rbf", "matern")  # the one that weighs more leads
 POWER = 2.0  # of the inverse left-out errors
 FOLDS = 5
@@ -42,7 +46,7 @@ class Combination:
     Parameters
     ----------
     models : dict of Model
-        By name; the networks stand outside, with their correction.
+        By name; the networks stand outside, in the state.
     weights : dict of float
         By name, the networks included.
     stretch : tuple of float
@@ -145,7 +149,7 @@ def fit(state: State, correction: Correction, most: int, names: Sequence[str] = 
     state : State
         Of one run.
     correction : Correction
-        Of the networks, after the same round.
+        Of the networks, after the same round: it knows the noise.
     most : int
         Measurements that the correction sees one by one; where there are more, everything sees means of points.
     names : sequence of str
@@ -159,18 +163,18 @@ def fit(state: State, correction: Correction, most: int, names: Sequence[str] = 
     rows = evidence.observations
     index, value = rows.index[0], rows.y[0]
     point, place = index.unique(return_inverse=True)
-    if len(point) < LEAST:
+    at = correction.frame.coordinates(state.x[point].double())
+    fold = fold_membership(state.keys, FOLDS, at[None])[0].int().argmax(0)
+    if len(point) < LEAST or len(fold.unique()) < 2:
         return None
     times = torch.ones_like(value) if behind is None else behind[0].to(value)  # measurements behind each row
     count = _sums(times, place, len(point))
     y = _sums(times * value, place, len(point)) / count
-    at = correction.frame.coordinates(state.x[point].double())
-    fold = fold_membership(state.keys, FOLDS, at[None])[0].int().argmax(0)
     seed = int(streams.uniform(streams.fold(state.keys, Purpose.TREES), 1)[0, 0] * 2**31)
     points = Points(at, y, count, fold, seed)
     fitted = {name: MODELS[name].fit(points) for name in names}
     outside = {name: out for name, (_, out) in fitted.items()}
-    said = times * correction.left_out_values(value, index)
+    said = times * (value + evidence.crossfitted()[0])
     outside[NETWORKS] = LeftOut(_sums(said, place, len(point)) / count)
     weights = weigh({name: float(((out.mean - y) ** 2).mean()) for name, out in outside.items()})
     mean, apart = combined({name: out.mean for name, out in outside.items()}, weights)

@@ -1,8 +1,8 @@
-"""Values: the debiased ensemble combined with Gaussian processes and trees (`combination`), with intervals.
+"""Values: the ensemble combined with Gaussian processes and trees (`combination`), with intervals.
 
-Up to four measured points the debiased ensemble stands alone, and C, the posterior variance of the process behind
-`posterior`, is what is left to learn about the truth. Intervals are Gaussian, widened or narrowed by how large the
-standardised errors of left-out measurements turned out (a conformal quantile, shrunk to the Gaussian one).
+Up to four measured points the debiased ensemble μ_F − m is handed out, and C, the posterior variance of the process
+behind `posterior`, is what is left to learn about the truth. Intervals are Gaussian, widened or narrowed by how large
+the standardised errors of left-out measurements turned out (a conformal quantile, shrunk to the Gaussian one).
 """
 
 from collections.abc import Sequence
@@ -134,8 +134,7 @@ class ValuePredictor:
         if self.combination is None:
             bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
             return ensemble - bias, unknown, own, self.correction.left_out[0]
-        networks = ensemble - self.correction.bias(x, ensemble[None])[0]
-        mean, unknown = self.combination.at(x, networks)
+        mean, unknown = self.combination.at(x, ensemble)
         own = self.combination.stretch[1] * self.correction.noise(x)
         return mean, unknown, own, self.combination.left_out
 

@@ -8,7 +8,6 @@ from functools import partial
 
 from torch import Tensor
 
-from aicau.prediction.models import trees
 from aicau.prediction.models.base import Kind, LeftOut, Model, Points
 from aicau.prediction.models.process import ProcessModel
 from aicau.prediction.models.trees import TreesModel
@@ -25,8 +24,7 @@ MODELS: dict[str, Kind] = {
         partial(ProcessModel.fit, shape="matern", trend=1.0), partial(ProcessModel.load, shape="matern", trend=1.0)
     ),
     "warped": Kind(partial(WarpedModel.fit, shape="matern"), partial(WarpedModel.load, shape="matern")),
-    "forest": Kind(partial(TreesModel.fit, grow=trees.forest), _load_trees),
-    "extra": Kind(partial(TreesModel.fit, grow=trees.extra), _load_trees),
+    "trees": Kind(TreesModel.fit, _load_trees),
 }
 
 __all__ = ["MODELS", "Kind", "LeftOut", "Model", "Points", "ProcessModel", "TreesModel", "WarpedModel"]

@@ -1,6 +1,8 @@
-"""Random forests and extra trees: grown by scikit-learn, kept as arrays, grown again for every fold."""
+"""Extra trees: grown by scikit-learn, kept as arrays, grown again for every fold.
 
-from collections.abc import Callable
+A random forest beside them did not help (docs/comparison.md).
+"""
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +30,8 @@ class TreesModel:
     value: Tensor
 
     @classmethod
-    def fit(cls, points: Points, grow: Callable[[int, int], Any]) -> "tuple[TreesModel, LeftOut]":
-        """By scikit-learn: `grow` makes an estimator of some trees from a seed."""
+    def fit(cls, points: Points) -> "tuple[TreesModel, LeftOut]":
+        """By scikit-learn."""
         x, y, count, fold = (t.numpy() for t in (points.at.float(), points.y, points.count, points.fold))
         whole = grow(TREES, points.seed).fit(x, y, sample_weight=count)
         left_out = np.empty_like(y)
@@ -72,15 +74,8 @@ class TreesModel:
         return dict(vars(self))
 
 
-def extra(trees: int, seed: int) -> Any:
-    """Extra trees: random thresholds, all rows."""
+def grow(trees: int, seed: int) -> Any:
+    """So many extra trees: thresholds at random, every tree on all rows."""
     from sklearn.ensemble import ExtraTreesRegressor  # takes a second to import
 
     return ExtraTreesRegressor(trees, random_state=seed, n_jobs=1)
-
-
-def forest(trees: int, seed: int) -> Any:
-    """A random forest."""
-    from sklearn.ensemble import RandomForestRegressor
-
-    return RandomForestRegressor(trees, random_state=seed, n_jobs=1)
