@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from aicau.query import query
 
 from aicau import Campaign, ensembles
 from aicau.core import streams
@@ -14,7 +15,6 @@ from aicau.core.pool import Pool
 from aicau.core.task import Task
 from aicau.prediction import outcome
 from aicau.problems import Problem
-from aicau.query import query
 from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy

@@ -82,8 +82,12 @@ class Correction:
         """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
         at = self.frame.coordinates(x.double())[None]
         mean = self.process.posterior.mean(at)
-        own = self.process.variance_at(at) + self.process.shared[..., None]
-        return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), own
+        return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), self.noise(x)[None]
+
+    def noise(self, x: Tensor) -> Tensor:  # (m, d) -> (m,)
+        """Variance of one measurement of some candidates, for one run."""
+        at = self.frame.coordinates(x.double())[None]
+        return (self.process.variance_at(at) + self.process.shared[..., None])[0]
 
     def state(self) -> dict[str, Tensor]:
         """What `load` needs."""

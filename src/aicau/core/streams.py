@@ -26,6 +26,7 @@ class Purpose(IntEnum):
     REALISATIONS = 6
     COBIAS = 7
     ORDER = 8
+    TREES = 9
 
 
 def _shift(z: Tensor, bits: int) -> Tensor:

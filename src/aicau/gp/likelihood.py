@@ -15,6 +15,25 @@ def rbf(square: Tensor) -> Tensor:
     return (-0.5 * square).clamp_min_(-FAR).exp_()
 
 
+def matern(square: Tensor) -> Tensor:
+    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    root = (5 * square).sqrt().clamp_max(FAR)
+    return (1 + root + (5 / 3) * square) * torch.exp(-root)
+
+
+def matern_slope(square: Tensor) -> Tensor:
+    """−2 ∂k/∂r²."""
+    root = (5 * square).sqrt().clamp_max(FAR)
+    return (5 / 3) * (1 + root) * torch.exp(-root)
+
+
+# By name: k(r²), and −2 ∂k/∂r².
+SHAPES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "rbf": (rbf, rbf),
+    "matern": (matern, matern_slope),
+}
+
+
 def squares(
     a: Tensor,  # (..., l, p)
     b: Tensor,  # (..., n, p)
@@ -32,9 +51,11 @@ def kernel(
     a: Tensor,  # (..., l, p)
     b: Tensor,  # (..., n, p)
     theta: Tensor,  # (..., q)
+    shape: str = "rbf",
+    slope: bool = False,  # True: −2 σ_f² ∂k/∂r²
 ) -> Tensor:  # (..., l, n)
     """σ_f² k(r²)."""
-    return theta[..., 0, None, None].exp() * rbf(squares(a, b, theta))
+    return theta[..., 0, None, None].exp() * SHAPES[shape][slope](squares(a, b, theta))
 
 
 def _columns(at: Tensor, x: Tensor) -> Tensor:  # (..., m), (..., l, p) -> (..., m, p)
@@ -53,14 +74,16 @@ class Rows:
     batch: Tensor | None = None  # (..., l); None: no batches
     fades: bool = False  # what a batch shares: a field over x instead of one shift
     constant: float = 0.0  # c
+    linear: float = 0.0  # variance of the slope by each feature
+    shape: str = "rbf"
 
     @property
     def pairs(self) -> Tensor:  # (..., l, l)
         return self.valid[..., :, None] & self.valid[..., None, :]
 
-    def run(self, number: int) -> "Rows":
-        """The rows of one run; the leading dimension stays."""
-        return self._map(lambda t: t[number : number + 1])
+    def __getitem__(self, run: slice) -> "Rows":
+        """Some of the runs (along the first leading dimension)."""
+        return self._map(lambda t: t[run])
 
     def thin(self, most: int) -> "Rows":
         """At most `most` rows of each run that are not padded, evenly spaced."""
@@ -94,7 +117,7 @@ class Rows:
 def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
     """K of the rows, and its part σ_f² k."""
     pairs = rows.pairs
-    signal = kernel(rows.x, rows.x, theta) * pairs
+    signal = kernel(rows.x, rows.x, theta, rows.shape) * pairs
     diagonal = rows.fixed
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
@@ -102,6 +125,8 @@ def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., l, 
     whole = signal + torch.diag_embed(torch.where(rows.valid, diagonal, 1.0))
     if rows.constant:
         whole = whole + rows.constant * pairs
+    if rows.linear:
+        whole = whole + rows.linear * (rows.x @ rows.x.mT) * pairs
     if rows.batch is not None:
         whole = whole + rows.shared(theta)[0]
     return whole, signal
@@ -125,12 +150,14 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     inverse = _inverse(cholesky, failed)
     weights = (inverse @ rows.y[..., None])[..., 0]
     value = 0.5 * (rows.y * weights).sum(-1) + cholesky.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = σ_f² k (h_j − h_j*)²/ℓ_j².
+    # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = −2 σ_f² ∂k/∂r² (h_j − h_j*)²/ℓ_j²,
+    # where −2 ∂k/∂r² is k itself for the RBF kernel.
     core = weights[..., :, None] * weights[..., None, :] - inverse
-    sloped = core * signal
+    slope = signal if rows.shape == "rbf" else kernel(rows.x, rows.x, theta, rows.shape, slope=True) * rows.pairs
+    sloped = core * slope
     scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
-    parts = [-0.5 * sloped.sum((-1, -2))[..., None], -by_length]
+    parts = [-0.5 * (core * signal).sum((-1, -2))[..., None], -by_length]
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid

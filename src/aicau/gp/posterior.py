@@ -42,7 +42,7 @@ class Posterior:
     def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
         """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
         runs = len(theta)
-        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows.run(i)) for i in range(runs)]
+        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows[i : i + 1]) for i in range(runs)]
         cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
         return cls(theta, rows, cholesky, weights, shift, scale)
 
@@ -51,7 +51,7 @@ class Posterior:
         return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [self._prior - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
+        parts = [self._prior_at(some) - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
         return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
 
     def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
@@ -74,7 +74,7 @@ class Posterior:
             cross = self._prior_between(part, chosen) - own.mT @ half
             low = torch.linalg.solve_triangular(root, cross.mT, upper=False).mT
             factors.append(low)
-            rests.append((self._prior - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
+            rests.append((self._prior_at(part) - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
 
@@ -110,20 +110,30 @@ class Posterior:
 
     def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
         """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
+        return self.left_out_groups(group)[0]
+
+    def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
+        """The same, and the variance of each value: the noise of its row is part of it."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
-        error = weights / inverse.diagonal()
+        own = inverse.diagonal()
+        error, variance = weights / own, 1 / own
         _, place, count = group.unique(return_inverse=True, return_counts=True)
         for name in (count > 1).nonzero()[:, 0].tolist():
             at = (place == name).nonzero()[:, 0]
-            error[at] = torch.linalg.solve(inverse[at][:, at], weights[at])
-        return error * self.scale[0]
+            block = torch.linalg.inv(inverse[at][:, at])
+            error[at], variance[at] = block @ weights[at], block.diagonal()
+        return error * self.scale[0], variance * self.scale[0] ** 2
 
     @property
     def _prior(self) -> Tensor:  # (..., 1)
         return self.theta[..., :1].exp() + self.rows.constant
 
+    def _prior_at(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        return self._prior + self.rows.linear * (at**2).sum(-1) if self.rows.linear else self._prior
+
     def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
-        return kernel(a, b, self.theta) + self.rows.constant
+        smooth = kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
+        return smooth + self.rows.linear * (a @ b.mT) if self.rows.linear else smooth
 
     def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
         return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
@@ -136,7 +146,7 @@ class Posterior:
 
     def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
         half = self._half(at)
-        left = self._prior - (half**2).sum(-2)  # (..., s)
+        left = self._prior_at(at) - (half**2).sum(-2)  # (..., s)
         columns: list[Tensor] = []
         pivots = []
         for _ in range(rank):

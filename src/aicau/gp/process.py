@@ -35,6 +35,8 @@ class Process:
     noise_prior: tuple[float, float] | None = None
     fades: bool = False  # batches share a field over x, not one shift
     starts: tuple[float, ...] = (1.0,)  # length scales to start from; the best optimum counts
+    linear: float = 0.0  # variance of an unknown slope by each feature, of a linear trend under the process
+    shape: str = "rbf"  # or "matern"
 
     def fit(
         self,
@@ -61,6 +63,8 @@ class Process:
             batch,
             self.fades,
             self.constant,
+            self.linear,
+            self.shape,
         )
         features = x.shape[-1]
         box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * features]
@@ -87,7 +91,7 @@ class Process:
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, size = rows.y.shape
         if not rows.y.is_cuda and runs > 1:
-            return torch.cat([self._parameters(rows.run(run), starts, lower, upper, most) for run in range(runs)])
+            return torch.cat([self._parameters(rows[run : run + 1], starts, lower, upper, most) for run in range(runs)])
         some = rows.thin(size if most is None else most)
 
         def objective(theta: Tensor) -> tuple[Tensor, Tensor]:

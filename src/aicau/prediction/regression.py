@@ -1,8 +1,8 @@
-"""Values: μ_F − m, the ensemble with its estimated bias taken out, with intervals.
+"""Values: the ensemble combined with Gaussian processes and trees (`combination`), with intervals.
 
-After the correction C, the posterior variance of the process behind `posterior`, is what is left to learn about the
-truth. Intervals are Gaussian, widened or narrowed by how large the standardised errors of left-out measurements turned
-out (a conformal quantile, shrunk to the Gaussian one).
+Up to four measured points the debiased ensemble μ_F − m is handed out, and C, the posterior variance of the process
+behind `posterior`, is what is left to learn about the truth. Intervals are Gaussian, widened or narrowed by how large
+the standardised errors of left-out measurements turned out (a conformal quantile, shrunk to the Gaussian one).
 """
 
 from collections.abc import Sequence
@@ -18,27 +18,30 @@ from aicau.bias import BiasEstimator, Correction, Posterior
 from aicau.core import decomposition
 from aicau.core.runs import threads, threads_for
 from aicau.core.task import REGRESSION, Task
+from aicau.prediction import combination
 from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
+from aicau.prediction.combination import Combination
 
 LEVEL = 0.95
 MOST_SHOWN = 4096  # candidates behind averages over the pool
+COMBINED = "combination."  # before the names of its tensors
 COLUMNS = ("mean", "low", "high", "new_low", "new_high", *PARTS, "ensemble")
 
 
 @dataclass(frozen=True)
 class ValuePrediction:
-    """Debiased means with intervals and the parts of the expected squared error; all of shape (n,).
+    """Means with intervals and the parts of the expected squared error; all of shape (n,).
 
     Parameters
     ----------
     mean : Tensor
-        μ_F − m.
+        The combination; the debiased ensemble μ_F − m where there is none.
     ensemble : Tensor
         μ_F as it is.
     epistemic, bias, aleatoric : Tensor
-        σ²_F, m² + C, and the variance of one measurement (its plate included).
+        σ²_F, (μ_F − mean)² + unknown, and the variance of one measurement (its plate included).
     unknown : Tensor
-        Variance of the truth around `mean`.
+        Expected squared error of `mean`.
     left_out : Tensor, shape (l,)
         Standardised errors of left-out measurements.
     level : float
@@ -102,12 +105,13 @@ class ValuePrediction:
 
 @dataclass(frozen=True)
 class ValuePredictor:
-    """The process that corrects the ensemble, and what plates share."""
+    """The process that corrects the ensemble, what it is combined with, and what plates share."""
 
     correction: Correction
     shared: float  # variance of what a plate adds, in units
     batches: int
     figures: Figures
+    combination: Combination | None = None  # None: too few points
 
     def predict(self, state: State, index: Tensor | None = None) -> ValuePrediction:
         """All candidates or some, in the target's own units."""
@@ -115,22 +119,37 @@ class ValuePredictor:
         x = state.x if index is None else state.x[index]
         with threads_for(len(state.x)):
             ensemble = decomposition.mean(members).double()
-            bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
+            mean, unknown, own, left_out = self._at(x, ensemble)
             # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
             unknown = unknown + self.shared / self.batches
             scale = state.scale[0]
-            mean, ensemble_own = (state.in_units(part[None])[0] for part in (ensemble - bias, ensemble))
-            apart, off = decomposition.epistemic(members).double() * scale**2, (bias**2 + unknown) * scale**2
+            off = ((ensemble - mean) ** 2 + unknown) * scale**2
+            apart = decomposition.epistemic(members).double() * scale**2
             new, left = (own + self.shared) * scale**2, unknown * scale**2
-            return ValuePrediction(mean, ensemble_own, apart, off, new, left, self.correction.left_out[0])
+            own_mean, own_ensemble = (state.in_units(part[None])[0] for part in (mean, ensemble))
+            return ValuePrediction(own_mean, own_ensemble, apart, off, new, left, left_out)
+
+    def _at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (m, d), (m,)
+        """Mean, expected squared error and noise (m,) in units; standardised left-out errors (l,)."""
+        if self.combination is None:
+            bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
+            return ensemble - bias, unknown, own, self.correction.left_out[0]
+        mean, unknown = self.combination.at(x, ensemble)
+        own = self.combination.stretch[1] * self.correction.noise(x)
+        return mean, unknown, own, self.combination.left_out
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
-        return self.correction.state()
+        kept = self.correction.state()
+        if self.combination is not None:
+            kept |= {f"{COMBINED}{name}": part for name, part in self.combination.tensors().items()}
+        return kept
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
-        return {"correction": self.correction.words(), "shared": self.shared, "batches": self.batches}
+        own = None if self.combination is None else self.combination.words()
+        words = {"correction": self.correction.words(), "combination": own}
+        return words | {"shared": self.shared, "batches": self.batches}
 
 
 @dataclass(frozen=True)
@@ -148,16 +167,17 @@ class Regression:
         return ""
 
     def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ValuePredictor:
-        """The correction of `posterior`, also where the strategy chooses by another estimator."""
+        """The correction is that of `posterior`, also where the strategy chooses by another estimator."""
         process: Any = estimator if hasattr(estimator, "correction") else Posterior()
         evidence = state.evidence()
         correction: Correction = process.correction(evidence)
-        points, rows, freedom = counted(state)
-        index = evidence.at_most(process.most_rows)[0].observations.index[0]
-        error = float((correction.process.posterior.left_out_together(index) ** 2).mean()) ** 0.5
+        points, measurements, freedom = counted(state)
+        with threads(1):  # so that a second core never changes a bit
+            together = combination.fit(state, correction, process.most_rows)
+        error = float(correction.square[0]) if together is None else together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
-        figures = Figures(points, rows, freedom, float(state.skill()[0]), error * float(state.scale[0]))
-        found = ValuePredictor(correction, float(state.shared[0]), batches, figures)
+        figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * float(state.scale[0]))
+        found = ValuePredictor(correction, float(state.shared[0]), batches, figures, together)
         some = torch.linspace(0, len(state.x) - 1, min(len(state.x), MOST_SHOWN), device=state.x.device).long()
         return replace(found, figures=figures.with_parts(found.predict(state, some)))
 
@@ -165,4 +185,9 @@ class Regression:
         """What `tensors` and `words` gave."""
         with threads(1):  # as it was fitted
             correction = Correction.load(tensors, **words["correction"])
-        return ValuePredictor(correction, words["shared"], words["batches"], Figures.from_json(words["figures"]))
+            together = None
+            if words["combination"] is not None:
+                own = {name.removeprefix(COMBINED): t for name, t in tensors.items() if name.startswith(COMBINED)}
+                together = Combination.load(own, words["combination"], correction.frame)
+        figures = Figures.from_json(words["figures"])
+        return ValuePredictor(correction, words["shared"], words["batches"], figures, together)

@@ -20,7 +20,16 @@ from aicau.core.runs import by_run, threads
 from aicau.ensembles.kernels import reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-__all__ = ["EmbeddingSettings", "MLPSettings", "embed", "mlp_forward", "train_embedding", "train_mlp", "use"]
+__all__ = [
+    "EmbeddingSettings",
+    "MLPSettings",
+    "embed",
+    "mlp_forward",
+    "train_embedding",
+    "train_mlp",
+    "trees_mean",
+    "use",
+]
 
 PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
 KINDS = ("fused", "reference")
@@ -89,6 +98,26 @@ def mlp_forward(
         return (torch.cat(parts, 2),)
 
     return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])[0]
+
+
+def trees_mean(
+    x: Tensor,  # (n, d)
+    roots: Tensor,  # (trees,) nodes that the trees start from
+    feature: Tensor,  # (nodes,) that a node asks for
+    threshold: Tensor,  # (nodes,) up to which a point goes left
+    left: Tensor,  # (nodes,) −1 in a leaf
+    right: Tensor,  # (nodes,)
+    value: Tensor,  # (nodes,)
+) -> Tensor:  # (n,)
+    """Mean over trees of the value of the leaf that each point falls into; features in single precision."""
+    x = x.float().contiguous()
+    tensors = (x, roots, feature, threshold, left, right, value)
+    if not _numba(x):
+        return reference.trees_mean(*tensors)
+    from aicau.ensembles.kernels import cpu_trees
+
+    with _launch():
+        return torch.from_numpy(cpu_trees.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
 def embed(

@@ -1,0 +1,30 @@
+"""Models that a prediction is combined from, beside the networks; a new one is one file and one line here.
+
+Each is fitted to the means of measured points, weighed by how often a point was measured, and says what it predicts of
+every point without the fold that the point is in. What it keeps are tensors, and nothing of the pool.
+"""
+
+from functools import partial
+
+from torch import Tensor
+
+from aicau.prediction.models.base import Kind, LeftOut, Model, Points
+from aicau.prediction.models.process import ProcessModel
+from aicau.prediction.models.trees import TreesModel
+from aicau.prediction.models.warped import WarpedModel
+
+
+def _load_trees(tensors: dict[str, Tensor]) -> TreesModel:
+    return TreesModel(**tensors)
+
+
+MODELS: dict[str, Kind] = {
+    "rbf": Kind(partial(ProcessModel.fit, shape="rbf"), partial(ProcessModel.load, shape="rbf")),
+    "matern": Kind(  # with a linear trend under it
+        partial(ProcessModel.fit, shape="matern", trend=1.0), partial(ProcessModel.load, shape="matern", trend=1.0)
+    ),
+    "warped": Kind(partial(WarpedModel.fit, shape="matern"), partial(WarpedModel.load, shape="matern")),
+    "trees": Kind(TreesModel.fit, _load_trees),
+}
+
+__all__ = ["MODELS", "Kind", "LeftOut", "Model", "Points", "ProcessModel", "TreesModel", "WarpedModel"]

@@ -1,0 +1,81 @@
+"""Extra trees: grown by scikit-learn, kept as arrays, grown again for every fold.
+
+A random forest beside them did not help (docs/comparison.md).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aicau.ensembles import kernels
+from aicau.prediction.models.base import LeftOut, Points
+
+TREES = 100
+FOLD_TREES = 30  # of a fold: less is enough to know how well trees do
+
+
+@dataclass(frozen=True)
+class TreesModel:
+    """Trees as arrays, one after another (names as in `aicau.ensembles.kernels.trees_mean`)."""
+
+    roots: Tensor
+    feature: Tensor
+    threshold: Tensor
+    left: Tensor
+    right: Tensor
+    value: Tensor
+
+    @classmethod
+    def fit(cls, points: Points) -> "tuple[TreesModel, LeftOut]":
+        """By scikit-learn."""
+        x, y, count, fold = (t.numpy() for t in (points.at.float(), points.y, points.count, points.fold))
+        whole = grow(TREES, points.seed).fit(x, y, sample_weight=count)
+        left_out = np.empty_like(y)
+        for out in np.unique(fold):
+            kept = fold != out
+            some = grow(FOLD_TREES, points.seed).fit(x[kept], y[kept], sample_weight=count[kept])
+            left_out[~kept] = some.predict(x[~kept])
+        return cls.of(whole), LeftOut(torch.from_numpy(left_out))
+
+    @classmethod
+    def of(cls, forest: Any) -> "TreesModel":
+        """The trees of a fitted scikit-learn forest."""
+        trees = [one.tree_ for one in forest.estimators_]
+        sizes = np.array([tree.node_count for tree in trees])
+        roots = np.cumsum(sizes) - sizes
+
+        def below(name: str) -> Tensor:
+            children = [getattr(tree, name) for tree in trees]
+            moved = [np.where(child >= 0, child + root, -1) for child, root in zip(children, roots, strict=True)]
+            return torch.from_numpy(np.concatenate(moved).astype(np.int64))
+
+        def joined(parts: list[NDArray[Any]], kind: type) -> Tensor:
+            return torch.from_numpy(np.concatenate(parts).astype(kind))
+
+        return cls(
+            torch.from_numpy(roots.astype(np.int64)),
+            joined([tree.feature for tree in trees], np.int64),
+            joined([tree.threshold for tree in trees], np.float64),
+            below("children_left"),
+            below("children_right"),
+            joined([tree.value[:, 0, 0] for tree in trees], np.float64),
+        )
+
+    def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
+        """The mean of the trees."""
+        return kernels.trees_mean(at, **self.tensors())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that `load` needs."""
+        return dict(vars(self))
+
+
+def grow(trees: int, seed: int) -> Any:
+    """So many extra trees: thresholds at random, every tree on all rows."""
+    from sklearn.ensemble import ExtraTreesRegressor  # takes a second to import
+
+    return ExtraTreesRegressor(trees, random_state=seed, n_jobs=1)
