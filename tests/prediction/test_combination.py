@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from aicau.kernels import MLPSettings, reference, trees_mean
 from safetensors.torch import load, save
 from scipy import stats
 from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
@@ -17,6 +16,7 @@ from aicau import gp
 from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
+from aicau.ensembles.kernels import MLPSettings, reference, trees_mean
 from aicau.prediction import combination
 from aicau.prediction.models import MODELS, Points, ProcessModel, TreesModel, process
 from aicau.prediction.models.warped import WarpedModel, bend, best_power, unbend

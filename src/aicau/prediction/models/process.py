@@ -72,7 +72,7 @@ class ProcessModel:
 def settings(shape: str, features: int, trend: float) -> gp.Process:
     """Wide priors: they hold what the rows say nothing about, and leave the rest free."""
     return gp.Process(
-        shape,
+        shape=shape,
         noise=True,
         constant=10.0,
         signal_prior=(0.0, 1.0),
