@@ -13,27 +13,30 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import SECRET, AicauError, InputError, StoreError, without_password
+from aicau.core.errors import SECRET, AicauError, InputError, StoreError, secretive, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
+ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
 
 
 def locate(name: str | Path) -> URL:
     """A file name, `sqlite:///FILE`, or `postgresql://user@host/database`."""
     words = str(name)
     if "://" not in words:
+        if secretive(words if "\x00" in words or not Path(words).parent.is_dir() else Path(words).name):
+            raise InputError(f"this is no name of a file, and no address: {ADDRESS}")
         if not words.strip() or "\x00" in words:
-            raise InputError(
-                f"a campaign lives in a file or at a postgresql:// address; got {without_password(words)!r}"
-            )
+            raise InputError(f"a campaign lives in a file or at a postgresql:// address; got {words!r}")
         return URL.create("sqlite", database=words)
     try:
         url = make_url(words)
     except (exc.ArgumentError, ValueError):
-        raise InputError("a campaign's address looks like postgresql://user@host/database; this one does not") from None
+        raise InputError(f"this is no address: {ADDRESS}") from None
     backend = url.get_backend_name()
     if backend == "sqlite" and url.database and url.database != ":memory:":
         return URL.create("sqlite", database=url.database)
+    if backend == "postgresql" and "@" in f"{url.host}{url.database}":  # the end of a password
+        raise InputError(f"this is no address: {ADDRESS}")
     if backend == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     raise InputError(f"a campaign lives in an SQLite file or a PostgreSQL database; got {backend!r}")
