@@ -10,6 +10,7 @@ import numpy as np
 
 from aicau.core.errors import InputError, shown
 from aicau.store import Moment
+from aicau.store.identity import folded
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -62,7 +63,7 @@ def settings_for(
 
 def check_name(what: str, name: Any) -> str:
     """A text that people can read and a database can keep."""
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not folded(name):
         raise InputError(f"{what} needs a name; got {shown(name)}")
     if len(name) > LONGEST:
         raise InputError(f"{what} has a name of {len(name):,} characters; use at most {LONGEST}")

@@ -3,8 +3,7 @@
 import re
 from difflib import get_close_matches
 
-SECRET = "pass", "pwd", "secret"  # in the names of an address's parameters
-_PARAMETER = rf"\w*(?:{'|'.join(SECRET)})\w*(?:=|%3D)"
+_PARAMETER = r"\w*(?:pass|pwd|secret)\w*(?:=|%3D)"  # of an address
 
 
 class AicauError(Exception):

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import SECRET, AicauError, InputError, StoreError, secretive, without_password
+from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
@@ -67,7 +67,7 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
     if url.get_backend_name() == "postgresql":
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
         # An engine hides the password after the user when it is printed, but not those among the parameters.
-        secret = {name: word for name, word in url.query.items() if any(sign in name.lower() for sign in SECRET)}
+        secret = {name: word for name, word in url.query.items() if secretive(f"{name}={word}")}
         arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
         try:
             shown = url.difference_update_query(list(secret))
