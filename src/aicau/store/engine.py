@@ -71,7 +71,7 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
         arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
         try:
             shown = url.difference_update_query(list(secret))
-            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4)
+            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4, pool_timeout=wait)
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
     path = Path(str(url.database)).resolve()
@@ -132,7 +132,7 @@ def explained(where: str) -> Iterator[None]:
     """A database's complaint becomes one sentence that says what to do; what was begun is rolled back by then."""
     try:
         yield
-    except (exc.DBAPIError, sqlite3.Error) as error:
+    except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
         raise fault(where, error) from error
 
 
@@ -146,7 +146,12 @@ def fault(where: str, error: Exception) -> AicauError:
             " from a copy; nothing was changed"
         )
     known = {
-        ("is locked", "is busy", "lock timeout"): "is in use by another program; try again when it has finished",
+        (
+            "is locked",
+            "is busy",
+            "lock timeout",
+            "QueuePool limit",
+        ): "is in use by another program; try again when it has finished",
         ("readonly", "read-only", "permission denied for"): "cannot be written: for this user the file, the -wal and"
         " -shm files beside it, its folder or the server are read-only; ask the owner for the right to write",
         ("disk is full", "disk I/O error", "No space left", "could not extend"): "could not be written: the disk is"
