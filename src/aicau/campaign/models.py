@@ -96,7 +96,8 @@ class Models:
             return kept
         with self.store.reading() as session:
             moment = Moment.past(session, basis, round)
-        return None if self.missing(moment) else self.fit(moment, keep)
+            sizes = {basis: size for basis, _, size in session.model_rounds()}
+        return None if self.missing(moment) else self.fit(moment, keep and bool(sizes.get(basis)))  # dropped: it stays so
 
     def rounds(self) -> list[tuple[int, int]]:
         """(basis, round) of every model that was fitted, oldest first."""
