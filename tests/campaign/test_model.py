@@ -15,8 +15,8 @@ from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
 from aicau.core import streams
 from aicau.core.errors import InputError, StoreError
 from aicau.ensembles import ENSEMBLES
-from aicau.prediction.base import quantile
 from aicau.gp.noise import without_plates
+from aicau.prediction.base import quantile
 from aicau.strategy import Strategy
 
 

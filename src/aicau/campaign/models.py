@@ -97,7 +97,8 @@ class Models:
         with self.store.reading() as session:
             moment = Moment.past(session, basis, round)
             sizes = {basis: size for basis, _, size in session.model_rounds()}
-        return None if self.missing(moment) else self.fit(moment, keep and bool(sizes.get(basis)))  # dropped: it stays so
+        keep = keep and bool(sizes.get(basis))  # what was dropped stays dropped
+        return None if self.missing(moment) else self.fit(moment, keep)
 
     def rounds(self) -> list[tuple[int, int]]:
         """(basis, round) of every model that was fitted, oldest first."""
