@@ -38,7 +38,7 @@ def answered(session: Session, settings: dict[str, Any], request: str | None, n:
     if row is None:
         return None
     if row.size != n:
-        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
+        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
     return batch(session, settings, row.id)
 
 
