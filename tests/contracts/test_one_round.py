@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from aicau.query import query
 
-from aicau import Campaign, ensembles
+from aicau import Campaign, ensembles, query
 from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.core.pool import Pool

@@ -10,20 +10,15 @@ because each has learned its own noise; then s is small, α is nearly the same e
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Trust:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "disagreement of the members, as far as they predict labels they did not see"
-    in_error: ClassVar[bool] = False
+class Trust(Acquisition):
+    meaning = "disagreement of the members, as far as they predict labels they did not see"
 
     def score(self, view: View) -> Score:
         if not view.task.probabilities:

@@ -9,12 +9,11 @@ information (BALD) and differences between rounds leave the second out.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
 
@@ -51,24 +50,16 @@ def score(view: View, rule: str) -> Score:
 
 
 @dataclass(frozen=True)
-class Entropy:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "entropy of the predicted probabilities"
-    in_error: ClassVar[bool] = False
+class Entropy(Acquisition):
+    meaning = "entropy of the predicted probabilities"
 
     def score(self, view: View) -> Score:
         return score(view, "entropy")
 
 
 @dataclass(frozen=True)
-class Margin:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "nearness of the two most probable classes"
-    in_error: ClassVar[bool] = False
+class Margin(Acquisition):
+    meaning = "nearness of the two most probable classes"
 
     def score(self, view: View) -> Score:
         return score(view, "margin")

@@ -23,21 +23,3 @@ def make(name: str = "paper", task: Task = REGRESSION) -> Ensemble:
     if not task.squared:
         raise InputError(f"ensemble {name!r} is for regression only; leave it out for {task.name}")
     return ENSEMBLES[name]()
-
-
-__all__ = [
-    "ENSEMBLES",
-    "MLP",
-    "Auto",
-    "ClassModules",
-    "Classifiers",
-    "Ensemble",
-    "Fitted",
-    "Members",
-    "Modules",
-    "PosteriorSamples",
-    "Process",
-    "Regressors",
-    "Scaled",
-    "make",
-]

@@ -40,22 +40,6 @@ from aicau.core.bregman.divergences import (
 from aicau.core.bregman.dual import solve
 from aicau.core.errors import InputError
 
-__all__ = [
-    "DIVERGENCES",
-    "ITAKURA_SAITO",
-    "KL",
-    "POISSON",
-    "SQUARED",
-    "Decomposition",
-    "Divergence",
-    "custom",
-    "decompose",
-    "divergence",
-    "dual_mean",
-    "epistemic",
-    "mahalanobis",
-    "make",
-]
 TOLERANCE = 1e-6  # by which probabilities may miss a sum of 1
 
 
