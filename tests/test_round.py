@@ -127,7 +127,7 @@ def test_a_prediction_equals_a_dense_gaussian_process():
     rows = rows_of((0.0, 1.0, -1.0), noise=0.2, repeats=12)
     round = Round(MLP(settings=QUICK))
     state = round.fit(POOL.pool.x, rows, KEYS)
-    predictor = round.predictor(state, Posterior(target="truth"))
+    predictor = replace(round.predictor(state, Posterior(target="truth")), combination=None)  # before it is combined
     said, fitted = predictor.predict(state), predictor.correction.process
     theta = fitted.posterior.theta[0].numpy()
     size, length, own, shared, fades = np.exp([theta[0], 0, theta[3], theta[4], theta[5]])

@@ -15,8 +15,8 @@ from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
 from aicau.core import streams
 from aicau.core.errors import InputError, StoreError
 from aicau.ensembles import ENSEMBLES
+from aicau.gp.noise import without_plates
 from aicau.prediction.base import quantile
-from aicau.round import without_plates
 from aicau.strategy import Strategy
 
 
@@ -127,7 +127,7 @@ def test_left_out_errors_are_of_whole_candidates(fitted):
     model = fitted[-1]
     process = model.predictor.correction.process.posterior
     group = torch.arange(40).repeat_interleave(2)
-    error = process.left_out_together(group)
+    error = process.left_out_groups(group)[0]
     rows = process.rows
     for out in (0, 17):
         kept = group != out

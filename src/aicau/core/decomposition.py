@@ -69,11 +69,8 @@ def cobias(bias: Tensor) -> Omega:  # (..., n)
     return Omega(bias[..., None])
 
 
-def pemse(
-    predictions: Tensor,  # (..., K, n)
-    bias: Tensor,  # (..., n)
-    aleatoric: Tensor | float = 0.0,  # (..., n)
-) -> Tensor:  # (..., n)
+def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) -> Tensor:
+    # (..., K, n), (..., n), (..., n) -> (..., n)
     """τ_k = σ²_F + δ² + σ²_Y (Eq. bvt), the expected squared error of a member at each point.
 
     Parameters
@@ -140,11 +137,8 @@ def difference(previous: T, current: T) -> T:
     return previous - current
 
 
-def omega_bias_first(
-    predictions: Tensor,  # (..., K, n)
-    observed_mean: Tensor,  # (..., n)
-    noise: Omega | None = None,
-) -> Omega:
+def omega_bias_first(predictions: Tensor, observed_mean: Tensor, noise: Omega | None = None) -> Omega:
+    # (..., K, n), (..., n)
     """Appendix D.3, and what the method uses: Ω = Σ_F + δδᵀ (+ Σ_Y), δ = mean over members − mean over measurements.
 
     Parameters

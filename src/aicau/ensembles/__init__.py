@@ -7,7 +7,7 @@ from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
 from aicau.ensembles.mlp import MLP
-from aicau.ensembles.modules import ClassModules, Modules, PosteriorSamples
+from aicau.ensembles.modules import Modules, PosteriorSamples
 from aicau.ensembles.process import Process
 from aicau.ensembles.scikit import Classifiers, Members, Regressors
 

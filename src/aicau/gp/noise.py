@@ -158,12 +158,8 @@ class PlateEffects:
         return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
 
 
-def plate_effects(
-    x: Tensor,  # (l, p)
-    y: Tensor,  # (l,)
-    batch: Tensor,  # (l,)
-    counts: Tensor | None = None,  # (l,)
-) -> PlateEffects:
+def plate_effects(x: Tensor, y: Tensor, batch: Tensor, counts: Tensor | None = None) -> PlateEffects:
+    # (l, p), (l,), (l,), (l,)
     """Estimate the shift of every batch and the variance between batches by REML.
 
     Parameters

@@ -80,14 +80,8 @@ class Process:
         begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()
         return Posterior.of(self._parameters(rows, begin, lower, upper, most), rows, shift, scale)
 
-    def _parameters(
-        self,
-        rows: Rows,
-        starts: Tensor,  # (s, q)
-        lower: Tensor,  # (q,)
-        upper: Tensor,  # (q,)
-        most: int | None,
-    ) -> Tensor:  # (runs, q)
+    def _parameters(self, rows: Rows, starts: Tensor, lower: Tensor, upper: Tensor, most: int | None) -> Tensor:
+        # (s, q), (q,), (q,) -> (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, size = rows.y.shape
         if not rows.y.is_cuda and runs > 1:
@@ -121,9 +115,8 @@ class Process:
         return value, gradient
 
 
-def standardise(
-    y: Tensor, valid: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:  # (runs, l) twice -> (runs,), like y, (runs,)
+def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # (runs, l) twice -> (runs,), like y, (runs,)
     """Mean, values minus mean (0 where padded), and standard deviation; 1 in its place where all values are equal.
 
     Differences below the rounding error of the largest value do not count, whatever its unit.

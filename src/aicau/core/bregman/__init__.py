@@ -100,11 +100,7 @@ def mean_of(d: Divergence, members: Tensor) -> Tensor:  # (..., K, c) -> (..., c
     return d.inverse(mean) if d.inverse is not None else solve(d, mean, members.mean(-2))
 
 
-def decompose(
-    name: str | Divergence,
-    labels: Any,  # (..., r, c)
-    predictions: Any,  # (..., K, c)
-) -> Decomposition:
+def decompose(name: str | Divergence, labels: Any, predictions: Any) -> Decomposition:  # (..., r, c), (..., K, c)
     """The mean of D[Y‖F] over all pairs of a label and a member, and its three parts."""
     d = make(name)
     y, f = _members(d, labels, "labels", "r"), _members(d, predictions, "predictions", "K")

@@ -136,8 +136,6 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
-    if settings.batch_size is not None:
-        return reference.train_mlp(x, y, weights, parameters, settings)
     if _triton(x):
         from aicau.ensembles.kernels import cuda_mlp
 
