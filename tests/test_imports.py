@@ -24,6 +24,7 @@ ORDER = [
     ["cli"],
     ["__main__"],
 ]
+assert len(ORDER) <= 16
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # Steps back, taken when they are called: a campaign draws itself, a strategy has `query` as a method.
 LATE = {("campaign", "report"), ("strategy", "arrays")}
