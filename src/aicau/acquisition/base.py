@@ -37,7 +37,7 @@ class View:
     cobias : Omega
         Δ̂, for regression.
     belief : Belief
-        What is thought of E Y, in place of the cobias for classification and counts.
+        The estimate of E Y, in place of the cobias for classification and counts.
     fitted : Fitted
         The ensembles behind the predictions.
     observations : Observations, shape (..., l)
@@ -157,7 +157,7 @@ class Acquisition(ABC):
 
 
 def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
-    """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
+    """What is unknown at a point, and the noise of a measurement, as squared distances; None without an estimate."""
     if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
         return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
     return None, None

@@ -1,11 +1,11 @@
-"""What classifiers are asked by everywhere: the uncertainty of the mean probabilities, and mutual information.
+"""The usual scores of classifiers: the uncertainty of the mean probabilities, and mutual information.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for these four |
 
-All are large where a label is uncertain, be it for want of data or because labels are noisy there; only the mutual
-information (BALD) and differences between rounds leave the second out.
+All are large where a label is uncertain, because data are missing or because labels are noisy there; only the mutual
+information (BALD) and differences between rounds leave the noise out.
 """
 
 from dataclasses import dataclass

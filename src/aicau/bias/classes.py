@@ -4,7 +4,7 @@
 |---|---|---|---|
 | F̄ | `centre` | (..., n, c) | dual mean of the members |
 | f̂ | `frequency` | (..., l, c) | share of each class among the labels of a point |
-| p | `Belief` | (..., n, c) | what the labels say of E Y |
+| p | `Belief` | (..., n, c) | estimate of E Y from the labels |
 
 `direct` is the paper's estimate in the dual space: the residual there is a difference of logarithms. `posterior` keeps
 the second moment: far from data p is unknown, and the expected divergence says so (aicau.acquisition.terms).

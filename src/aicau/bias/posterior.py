@@ -5,7 +5,7 @@ after the measurements. C is kept as a low-rank factor and a diagonal that makes
 linear in the pool.
 
 The process (aicau.gp.noise) sees every measurement as a row: replicates weigh, and what a batch shares is taken out. It
-can model the measurements themselves (then δ = μ_F − f, and an ensemble that has begun to fit noise is found out), or
+can model the measurements themselves (then δ = μ_F − f, which shows where an ensemble has begun to fit noise), or
 the residuals of members that never saw the row (then it corrects what the ensemble knows already). `best` takes, run by
 run, the one that predicts left-out measurements better. Figures for each choice are in docs/comparison.md.
 """

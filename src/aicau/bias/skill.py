@@ -1,4 +1,4 @@
-"""Skill: how much of the measurements members explain that they did not see; 0 nothing, 1 all.
+"""Skill: the share of measurements that members explain although they did not see them; 0 nothing, 1 all.
 
 For values it is a share of their variance, for classes of the entropy of the labels. Noise counts against it: where
 much of a measurement is noise, what members predict is partly noise they have learned.
@@ -41,8 +41,8 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     """1 − log loss of members on labels they did not see / that of the frequencies of the classes; 0 to 1.
 
     Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where. Labels of
-    the first batch count only where there is no other: of many labels that are wrong together, members who saw some
-    foretell the others, and what is wrong with them too.
+    the first batch count only where there is no other: where many labels are wrong together, members that saw some of
+    them predict the wrong value of the others, too.
     """
     c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
     lead = o.y.shape[:-1]

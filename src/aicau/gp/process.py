@@ -1,6 +1,5 @@
 """What is fitted, with which priors and within which bounds."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -138,10 +137,3 @@ def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
     """The paper's process: no noise but `alpha`; the better optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1."""
     return Process(alpha=alpha, starts=PAPER_STARTS).fit(x, y, valid, most=MOST_ROWS)
-
-
-def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:
-    """log p(y) with its constant, for unpadded rows: what scikit-learn calls log_marginal_likelihood."""
-    valid = torch.ones_like(y, dtype=torch.bool)
-    value, _ = negative_log_likelihood(theta, Rows(x, y, valid, torch.full_like(y, alpha)))
-    return -value - 0.5 * y.shape[-1] * math.log(2 * math.pi)

@@ -54,7 +54,7 @@ class Decomposition:
 
 
 def check(d: Divergence, values: Any, what: str) -> Tensor:  # (..., c) float64
-    """Vectors the divergence is defined for, or one sentence."""
+    """Check that the divergence is defined for these vectors."""
     v = checks.numbers(values, what)
     if v.ndim == 0 or v.shape[-1] == 0:
         raise InputError(f"{what} must have shape (..., c); got {tuple(v.shape)}")
