@@ -24,9 +24,7 @@ class Trust(Acquisition):
         if not view.task.probabilities:
             raise InputError(f"'trust' is about classes, and this is a {view.task.name} task; use br or pemse")
         if view.skill is None:
-            raise InputError(
-                "'trust' is about classes and needs View.skill, how well members predict unseen labels"
-            )
+            raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
         apart = terms.epistemic(view, "brier").alpha
         s = view.skill.to(apart)[..., None]
         note = "'trust' has no matrix; use top or spread batching"

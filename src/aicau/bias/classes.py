@@ -58,12 +58,7 @@ def direct(evidence: Evidence) -> Belief:
         own = centre.gather(-2, index[..., None].expand(*index.shape, c))
         shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
         residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
-        seen = noise.fit(
-            each(rows, c),
-            apiece(residual),
-            counts=each(count.clamp_min(1), c),
-            valid=each(count > 0, c),
-        )
+        seen = noise.fit(each(rows, c), apiece(residual), counts=each(count.clamp_min(1), c), valid=each(count > 0, c))
         guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
         return (torch.softmax(log - guess, -1),)
 
