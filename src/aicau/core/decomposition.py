@@ -1,14 +1,6 @@
 """The bias-variance and cobias-covariance tradeoffs (paper Eqs. bvt and cbvt, Appendices B and D).
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| F_k | `predictions` | (..., K, n) | K members on n points |
-| μ_F, σ²_F | `mean`, `epistemic` | (..., n) | mean and variance over members (divisor K) |
-| δ_k | `bias` | (..., n) | μ_F − μ_Y |
-| σ²_Y | `aleatoric` | (..., n) | variance of a measurement |
-| τ_k | `pemse` | (..., n) | σ²_F + δ² + σ²_Y |
-| Σ_F, Δ, Ω | `covariance`, `cobias`, `Omega` | signed factors | the same between two points |
-| κ | `difference` | like its argument | value at k−1 minus value at k |
+docs/notation.md has the symbols; the variance over members has the divisor K, so that both are identities on samples.
 """
 
 from typing import TypeVar
