@@ -96,13 +96,11 @@ class Evidence:
     def centre(self) -> Tensor:  # (..., n, c)
         """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
         d = bregman.make(self.task.divergence)
-        lead = self.keys.shape
 
         def mean(some: Tensor) -> tuple[Tensor]:
             return (bregman.mean_of(d, self.task.members(some)),)
 
-        (out,) = by_run(mean, self.predictions.flatten(0, len(lead) - 1))
-        return out.reshape(*lead, *out.shape[1:])
+        return by_run(mean, self.predictions, lead=self.keys.ndim)[0]
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,6 @@ class Posterior:
             flat = self.correction(evidence).moments(evidence.x, ensemble.reshape(1, -1), self.rank)
             return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
         o = evidence.observations
-        lead = o.y.shape[:-1]
         frame = Frame.of(evidence.x)
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
@@ -103,9 +102,7 @@ class Posterior:
             )
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
-        flat_rows = [t.reshape(-1, t.shape[-1]) for t in tensors]
-        parts = by_run(moments, *flat_rows, points=len(evidence.x))
-        return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))
+        return Moments(*by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim))
 
     def correction(self, evidence: Evidence) -> Correction:
         """The fitted process itself, for one run: it can be asked for some candidates at a time."""

@@ -32,9 +32,7 @@ def _of_values(evidence: Evidence) -> Tensor:  # (...)
         left = (residual**2 * apart).sum(-1) / (about**2).sum(-1)
         return ((1 - left).nan_to_num(0.0).clamp(0, 1),)  # no rows, or all alike: nothing to explain
 
-    parts = (evidence.crossfitted(), o.y, evidence.unseen.any(-2))
-    (share,) = by_run(explained, *(part.reshape(-1, o.rows) for part in parts))
-    return share.reshape(o.y.shape[:-1])
+    return by_run(explained, evidence.crossfitted(), o.y, evidence.unseen.any(-2), lead=o.y.ndim - 1)[0]
 
 
 def _of_labels(evidence: Evidence) -> Tensor:  # (...)
@@ -45,10 +43,9 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     them predict the wrong value of the others, too.
     """
     c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
-    lead = o.y.shape[:-1]
     unseen = evidence.unseen
     if unseen is None:
-        unseen = torch.zeros(*lead, members, o.rows, dtype=torch.bool, device=o.y.device)
+        unseen = torch.zeros(*o.y.shape[:-1], members, o.rows, dtype=torch.bool, device=o.y.device)
 
     def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor, batch: Tensor) -> tuple[Tensor]:
         at = index[:, None, :, None].expand(-1, members, -1, c)
@@ -62,6 +59,4 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
         said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
         return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
 
-    parts = (evidence.predictions, o.index, o.y, unseen, o.batch)
-    (share,) = by_run(explained, *(part.flatten(0, len(lead) - 1) for part in parts))
-    return share.reshape(lead)
+    return by_run(explained, evidence.predictions, o.index, o.y, unseen, o.batch, lead=o.y.ndim - 1)[0]

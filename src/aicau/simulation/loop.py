@@ -131,11 +131,9 @@ class Loop:
             centre = bregman.mean_of(d, task.members(some) * scale + shift)
             return (bregman.between(d, task.vectors(truth), centre).mean(-1),)
 
-        lead = state.keys.shape
-        truth = self.truth[:, None].expand(*lead, *self.truth.shape[1:])
-        parts = (part.flatten(0, 1) for part in (state.predictions, truth, state.shift, state.scale))
-        (mse,) = by_run(error, *parts, points=self.pool.n)
-        return mse.reshape(lead).cpu()
+        truth = self.truth[:, None].expand(*state.keys.shape, *self.truth.shape[1:])
+        parts = (state.predictions, truth, state.shift, state.scale)
+        return by_run(error, *parts, points=self.pool.n, lead=2)[0].cpu()
 
     def _choose(self, state: State) -> Tensor:  # (lanes, R, m)
         estimates = self._assess(state)
