@@ -20,6 +20,7 @@ def blocks(language):
     return [code for word, code in fences if word == language]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", blocks("python"), ids=lambda code: code.strip().splitlines()[0])
 def test_python_examples_run(code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -44,12 +45,14 @@ def run(line):
     assert code == 0, error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for line in COMMANDS if "screen.db" not in line])
 def test_commands_run(line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run(line)
 
 
+@pytest.mark.slow
 def test_the_campaigns_commands_run_one_after_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [f"c{i},{i % 5},{i % 7},{'oil' if i % 2 else 'water'}" for i in range(40)]
@@ -68,6 +71,7 @@ def test_the_campaigns_commands_run_one_after_another(tmp_path, monkeypatch):
     assert (tmp_path / "backup" / "measurements.csv").exists()
 
 
+@pytest.mark.slow
 def test_the_commands_about_labels_run_one_after_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "campaign.md").read_text()
