@@ -90,6 +90,7 @@ def tried(work, *arguments, **names):
     return None
 
 
+@pytest.mark.slow
 def test_three_hundred_hostile_files(campaign, tmp_path):
     rng = np.random.default_rng(14)
     path, new = tmp_path / "hostile.csv", tmp_path / "new.db"
