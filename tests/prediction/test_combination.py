@@ -249,6 +249,7 @@ def test_same_seed_same_bits(case):
     assert torch.equal(again.predict(other).mean, predictor.predict(state).mean)
 
 
+@pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say():
     held = []
     for seed in range(6):
@@ -293,6 +294,7 @@ def test_many_features():
     assert float(said.unknown.min()) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e-20, 1e20, -1.0])
 def test_the_scale_of_the_target_does_not_matter(factor):
     rng = np.random.default_rng(3)

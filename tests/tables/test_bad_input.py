@@ -185,6 +185,7 @@ def wrong_files(draw):
     return content, where
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(wrong_files())
 def test_one_wrong_thing_is_named(campaign, case):

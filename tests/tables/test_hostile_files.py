@@ -115,5 +115,6 @@ def _attack(campaign, folder, files, rng):
     return read
 
 
+@pytest.mark.slow
 def test_three_hundred_hostile_files(tmp_path):
     assert 30 < attack(tmp_path, FILES) < FILES - 100

@@ -21,7 +21,7 @@ class AicauError(Exception):
 
 
 class InputError(AicauError, ValueError):
-    """What was handed in cannot be meant: wrong shape, NaN, an unknown word, too many points."""
+    """The input is invalid: wrong shape, NaN, an unknown word, too many points."""
 
 
 class TrainingError(AicauError, RuntimeError):
