@@ -2,6 +2,7 @@
 
 from aicau.batching.base import Batching, Selection
 from aicau.batching.eigen import Eigen
+from aicau.batching.gain import Gain
 from aicau.batching.joint import Joint
 from aicau.batching.spread import Spread
 from aicau.batching.top import Top
@@ -11,6 +12,7 @@ BATCHINGS: dict[str, type[Batching]] = {
     "eigen": Eigen,
     "spread": Spread,
     "joint": Joint,
+    "gain": Gain,
 }
 
-__all__ = ["BATCHINGS", "Batching", "Eigen", "Joint", "Selection", "Spread", "Top"]
+__all__ = ["BATCHINGS", "Batching", "Eigen", "Gain", "Joint", "Selection", "Spread", "Top"]

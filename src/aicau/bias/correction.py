@@ -27,6 +27,7 @@ class Moments:
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
     left_out: Tensor  # (..., l) standardised errors of left-out measurements
     roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
+    lengths: Tensor  # (..., d) over which it changes, by feature
 
     def variance(self) -> Tensor:  # (..., n)
         """The diagonal of C."""
@@ -36,7 +37,9 @@ class Moments:
         """Δ̂ = m mᵀ + C."""
         whole = torch.cat([self.mean[..., None], self.factor], -1).float()
         doubt, noise = (part / self.roughness for part in (self.variance(), self.aleatoric))
-        return Cobias(whole, None, self.rest.float(), doubt.float(), noise.float())
+        return Cobias(
+            whole, None, self.rest.float(), doubt.float(), noise.float(), self.aleatoric.float(), self.lengths
+        )
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Correction:
             self.process.variance_at(at) + self.process.shared[..., None],
             self.left_out,
             self.process.posterior.roughness()[..., None],
+            self.process.posterior.lengths(),
         )
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each

@@ -180,11 +180,13 @@ class Cobias(Omega):
 
     doubt: Tensor | None = None  # (..., n)
     noise: Tensor | None = None  # (..., n)
+    aleatoric: Tensor | None = None  # (..., n) variance of one measurement
+    lengths: Tensor | None = None  # (..., d) over which the truth changes, by feature
 
     def __getitem__(self, index: int | slice) -> "Cobias":
         """Estimates of some runs (along the first leading dimension)."""
         one = super().__getitem__(index)
-        own = (None if part is None else part[index] for part in (self.doubt, self.noise))
+        own = (None if part is None else part[index] for part in (self.doubt, self.noise, self.aleatoric, self.lengths))
         return Cobias(one.factor, one.signs, one.extra, *own)
 
 

@@ -83,6 +83,10 @@ class Posterior:
         assert self.rows.relative is not None
         return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
 
+    def lengths(self) -> Tensor:  # (..., p)
+        """ℓ_j, the length scale of every feature."""
+        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
+
     def roughness(self) -> Tensor:  # (...)
         """How much two values differ, squared, per squared distance between near points: σ_f² mean(1/ℓ_j²)."""
         lengths = self.theta[..., 1 : 1 + self.rows.x.shape[-1]]
