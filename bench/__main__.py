@@ -32,7 +32,7 @@ def bench(
 ) -> None:
     """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
 
-    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:joint --runs 3
+    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:gain --runs 3
     """
     from functools import partial
 

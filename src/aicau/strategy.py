@@ -20,7 +20,7 @@ from aicau.core.runs import by_run
 from aicau.core.task import REGRESSION, Task
 
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
-DEFAULTS = {"regression": "br:posterior:joint", "count": "br:posterior:joint", "classification": "trust:spread"}
+DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 

@@ -20,7 +20,7 @@ def view_of(n=60, known=(3, 17, 40), noise=0.05, room=None, fitted=None):
     measured = torch.zeros(1, n, dtype=torch.bool)
     measured[0, list(known)] = True
     room = None if room is None else torch.full((1, n), room)
-    own = Cobias(torch.ones(1, n, 1), aleatoric=torch.full((1, n), noise).double(), lengths=LENGTHS)
+    own = Cobias(torch.ones(1, n, 1), noise=torch.full((1, n), noise).double(), lengths=LENGTHS)
     allowed = ~measured if room is None else torch.ones_like(measured)
     return View(x, allowed, measured, torch.zeros(1, dtype=torch.int64), cobias=own, room=room, fitted=fitted, points=x)
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from aicau.bias import Belief
 from aicau.core import decomposition
 from aicau.core.observations import Observations
-from aicau.core.omega import Cobias, Omega
+from aicau.core.omega import Omega
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Fitted
 
@@ -152,13 +152,6 @@ class Acquisition(Protocol):
 
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
-
-
-def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
-    """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
-    if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
-        return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
-    return None, None
 
 
 def measurements(view: View) -> Tensor:  # (..., n)

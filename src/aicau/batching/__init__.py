@@ -3,7 +3,6 @@
 from aicau.batching.base import Batching, Selection
 from aicau.batching.eigen import Eigen
 from aicau.batching.gain import Gain
-from aicau.batching.joint import Joint
 from aicau.batching.spread import Spread
 from aicau.batching.top import Top
 
@@ -11,8 +10,7 @@ BATCHINGS: dict[str, type[Batching]] = {
     "top": Top,
     "eigen": Eigen,
     "spread": Spread,
-    "joint": Joint,
     "gain": Gain,
 }
 
-__all__ = ["BATCHINGS", "Batching", "Eigen", "Gain", "Joint", "Selection", "Spread", "Top"]
+__all__ = ["BATCHINGS", "Batching", "Eigen", "Gain", "Selection", "Spread", "Top"]

@@ -222,8 +222,8 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
 
 def noise_of(view: View) -> Tensor:  # (n,)
     """σ² of one measurement, as the estimator of the bias tells."""
-    if isinstance(view.cobias, Cobias) and view.cobias.aleatoric is not None:
-        return view.cobias.aleatoric[0].clamp_min(1e-6)
+    if isinstance(view.cobias, Cobias) and view.cobias.noise is not None:
+        return view.cobias.noise[0].clamp_min(1e-6)
     return torch.full_like(view.x[:, 0], NOISE)
 
 

@@ -26,8 +26,7 @@ class Moments:
     rest: Tensor  # (..., n) the diagonal of C that the factor leaves
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
     left_out: Tensor  # (..., l) standardised errors of left-out measurements
-    roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
-    lengths: Tensor  # (..., d) over which it changes, by feature
+    lengths: Tensor  # (..., d) over which the truth changes, by feature
 
     def variance(self) -> Tensor:  # (..., n)
         """The diagonal of C."""
@@ -36,10 +35,7 @@ class Moments:
     def cobias(self) -> Cobias:
         """Δ̂ = m mᵀ + C."""
         whole = torch.cat([self.mean[..., None], self.factor], -1).float()
-        doubt, noise = (part / self.roughness for part in (self.variance(), self.aleatoric))
-        return Cobias(
-            whole, None, self.rest.float(), doubt.float(), noise.float(), self.aleatoric.float(), self.lengths
-        )
+        return Cobias(whole, None, self.rest.float(), self.aleatoric.float(), self.lengths)
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,6 @@ class Correction:
             rest,
             self.process.variance_at(at) + self.process.shared[..., None],
             self.left_out,
-            self.process.posterior.roughness()[..., None],
             self.process.posterior.lengths(),
         )
 

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 LARGE = 20_000  # candidates beyond which the default strategy would take minutes
 LARGE_STRATEGY = "pemse:direct:spread"
 LONGEST = 200  # characters of a name
-REMOVED = {"rehearsed": "joint", "conditional": "spread", "power": "spread", "slope": "difference"}  # and what serves
+REMOVED = {
+    "joint": "gain",
+    "rehearsed": "gain",
+    "conditional": "spread",
+    "power": "spread",
+    "slope": "difference",
+}  # and what serves
 
 
 def settings_for(

@@ -87,11 +87,6 @@ class Posterior:
         """ℓ_j, the length scale of every feature."""
         return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
 
-    def roughness(self) -> Tensor:  # (...)
-        """How much two values differ, squared, per squared distance between near points: σ_f² mean(1/ℓ_j²)."""
-        lengths = self.theta[..., 1 : 1 + self.rows.x.shape[-1]]
-        return self.theta[..., 0].exp() * torch.exp(-2 * lengths).mean(-1) * self.scale**2
-
     def batch_variance(self) -> Tensor:  # (...)
         """σ_b²."""
         assert self.rows.batch is not None
