@@ -192,6 +192,7 @@ class Strategy:
         """
         plain = self.acquisition.score(view)
         score = plain.difference(previous) if self.difference and previous is not None else plain
+        score = score if view.weight is None else score.weigh(view.weight)
         names: list[str] = []
 
         def select(runs: Tensor) -> tuple[Tensor, ...]:

@@ -50,6 +50,10 @@ class View:
         How well members predict rows they did not see, 0 to 1.
     times : Tensor of int64, shape (..., n)
         How often each point was measured; None: once, where it was.
+    weight : Tensor, shape (..., n)
+        How much the error of each point counts; None: all alike.
+    chance : Tensor, shape (..., n)
+        Where only points that are good themselves are looked for: how likely each is; None: any point will do.
 
     Examples
     --------
@@ -74,6 +78,8 @@ class View:
     belief: Belief | None = None
     skill: Tensor | None = None
     times: Tensor | None = None
+    weight: Tensor | None = None
+    chance: Tensor | None = None
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -132,6 +138,14 @@ class Score:
             extra = None if omega.extra is None else omega.extra * factor[..., None].to(omega.extra)
             omega = Omega(omega.factor, omega.weights * factor[..., None].to(omega.factor), extra)
         return Score(self.alpha * factor[..., None].to(self.alpha), omega, self.note)
+
+    def weigh(self, weight: Tensor) -> "Score":  # (..., n)
+        """α(z) w(z), and the matrix with √w on both sides."""
+        omega = self.omega
+        if omega is not None:
+            extra = None if omega.extra is None else omega.extra * weight.to(omega.extra)
+            omega = Omega(omega.factor * weight.to(omega.factor).sqrt()[..., None], omega.weights, extra)
+        return Score(self.alpha * weight.to(self.alpha), omega, self.note)
 
     def __add__(self, other: "Score") -> "Score":
         both = self.omega is not None and other.omega is not None

@@ -13,7 +13,8 @@
 One measurement at x lowers the variance at z by k(z, x)²/(k(x, x) + σ²), k the covariance after what was measured and
 chosen; so the gain is Σ_z α(z) k(z, x)²/(k(x, x) + σ²(x)) = φᵀAMAφ/(φᵀAφ + ρ + σ²). Without α this is what BAIT and
 integrated variance (IVR, qNIPV) choose. A known point competes by the same formula: its k is small, and large noise
-makes a new point there worth as little.
+makes a new point there worth as little. Where points are wanted that are good themselves (`view.chance`), the gain is
+multiplied by how likely that is.
 
 The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
 coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
@@ -139,14 +140,15 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
     """
     alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view)
+    chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
     inside = posterior(view, features, noise)
     moment, total = torch.zeros_like(inside), 0.0
     for index, phi, rest in features.portions():
         moment += ((phi * alpha[index, None]).mT @ phi).double()
         total += float((alpha[index] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
-    work = Work(inside, moment, view.x)
+    work = Work(inside, moment, chance)
     first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
-    first = torch.where(view.allowed[0], first, -torch.inf)
+    first = torch.where(view.allowed[0], chance * first, -torch.inf)
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
     known, chosen = view.measured[0].clone(), []
     for _ in range(m):
@@ -170,9 +172,9 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(self, inside: Tensor, moment: Tensor, like: Tensor) -> None:
-        self.inside, self.moment = inside, moment
-        self.index, self.phi = torch.zeros(0, dtype=torch.int64, device=like.device), like.new_zeros(0, len(inside))
+    def __init__(self, inside: Tensor, moment: Tensor, chance: Tensor) -> None:
+        self.inside, self.moment, self.chance = inside, moment, chance
+        self.index, self.phi = torch.zeros_like(chance[:0], dtype=torch.int64), chance.new_zeros(0, len(inside))
         self.noise = self.variance = self.shared = self.phi[:, 0]
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
@@ -193,7 +195,7 @@ class Work:
 
     def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
         """Where the largest gain is, and what it is."""
-        gain = (self.shared / (self.variance + self.noise)).clamp_min(0)
+        gain = self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
         place, _ = take_best(gain, room[self.index] > 0)
         return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
 
