@@ -157,11 +157,14 @@ class Strategy:
         word = found.get("batching", fixed or "top")
         if fixed is not None and word != fixed:
             raise InputError(f"{head!r} always uses {fixed!r} batching; leave out {word!r}")
+        batching, bias = BATCHINGS[word](), BIASES[found["bias"]]() if "bias" in found else None
+        if "matrix" not in batching.uses and hasattr(bias, "rank"):
+            bias = replace(bias, rank=0)  # type: ignore[type-var]  # a diagonal is enough
         strategy = cls(
             name=":".join([head, *words]),
             acquisition=acquisition,
-            batching=BATCHINGS[word](),
-            bias=BIASES[found["bias"]]() if "bias" in found else None,
+            batching=batching,
+            bias=bias,
             difference="change" in found,
         )
         return replace(strategy, **parts) if parts else strategy

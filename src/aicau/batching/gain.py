@@ -36,6 +36,7 @@ from aicau.gp import rbf
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 LISTED = 4096  # points that are looked at together
+SAMPLED = 32_768  # points that M is summed over at most: its error is then below a hundredth
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
@@ -127,9 +128,9 @@ class Features:
         phi = self.covariance.between(points, self.landmarks) @ self.root
         return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
 
-    def portions(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The pool in portions: indices, φ and ρ."""
-        for index in self.every.split(LISTED):
+    def portions(self, some: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The pool or some of it in portions: indices, φ and ρ."""
+        for index in (self.every if some is None else some).split(LISTED):
             yield index, *self.at(index)
 
 
@@ -143,9 +144,11 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
     inside = posterior(view, features, noise)
     moment, total = torch.zeros_like(inside), 0.0
-    for index, phi, rest in features.portions():
-        moment += ((phi * alpha[index, None]).mT @ phi).double()
-        total += float((alpha[index] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
+    some, weight = sample(alpha)
+    for index, phi, rest in features.portions(some):
+        own = weight[index, None]
+        moment += ((phi * own).mT @ phi).double()
+        total += float((own[:, 0] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
     work = Work(inside, moment, chance)
     first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
     first = torch.where(view.allowed[0], chance * first, -torch.inf)
@@ -233,6 +236,20 @@ def positive(alpha: Tensor) -> Tensor:  # (n,)
     """α without what is negative or no number; 1 everywhere where nothing is positive."""
     alpha = alpha.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
     return alpha if bool((alpha > 0).any()) else torch.ones_like(alpha)
+
+
+def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
+    """Points that M is summed over, and their weights: all, or of a large pool `SAMPLED`, as likely as α is large.
+
+    They lie evenly spaced along the sum of α, so that few points that count much are all among them.
+    """
+    if len(alpha) <= SAMPLED:
+        return torch.arange(len(alpha), device=alpha.device), alpha
+    along = alpha.double().cumsum(0)
+    steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
+    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
+        alpha, float(along[-1]) / SAMPLED
+    )
 
 
 def evenly(n: int, most: int, like: Tensor) -> Tensor:

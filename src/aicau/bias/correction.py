@@ -66,15 +66,16 @@ class Correction:
             return self._moments(at, ensemble, rank)
 
     def _moments(self, at: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (runs, n, p)
-        mean = self.process.posterior.mean(at)
-        factor, rest = self.process.posterior.factor(at, rank)
+        posterior = self.process.posterior
+        mean = posterior.mean(at)
+        factor, rest = posterior.factor(at, rank)
         return Moments(
             ensemble - mean if self.truth else mean,
             factor,
             rest,
             self.process.variance_at(at) + self.process.shared[..., None],
             self.left_out,
-            self.process.posterior.lengths(),
+            posterior.lengths(),
         )
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each

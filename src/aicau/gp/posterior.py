@@ -60,6 +60,9 @@ class Posterior:
         Pivots are those of a pivoted Cholesky decomposition over at most `PIVOTS` points, evenly spread over the rows
         of `at`; the cost is linear in n.
         """
+        if not rank:
+            variance = self.variance(at)
+            return variance[..., None][..., :0], variance
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
         pivots = self._pivots(some, min(rank, some.shape[-2]))
