@@ -86,7 +86,7 @@ def test_known_points_compete_by_the_same_formula():
     loud = check(view_of(room=3, noise=4.0), noise=4.0)
     assert loud.parts["known"].any()
     again = loud.numbers(0, int(loud.parts["known"][0].int().argmax()))
-    assert Gain().reason(again, "bias").startswith("a known point: one more measurement lowers the bias")
+    assert Gain().reason(again, "bias").startswith("a known point: one more measurement lowers what is unknown")
 
 
 def test_replicates_and_pending_points_count():

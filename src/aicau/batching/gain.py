@@ -65,8 +65,9 @@ class Gain:
         """Why a point was chosen, in words."""
         again = "a known point: one more measurement" if numbers["known"] else "a measurement here"
         return (
-            f"{again} lowers the {meaning}, summed over all candidates, by {numbers['share']:.2g} of it, the most of"
-            f" all; here it is {numbers['score']:.3g}, and other candidates share in it by their distance"
+            f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"
+            f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; others learn from it by their"
+            " distance"
         )
 
 

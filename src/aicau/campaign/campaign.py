@@ -90,7 +90,7 @@ class Campaign:
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
-            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+            `default` if not given.
         seed : int
         id : str, optional
             The column of the pool that tells candidates apart; "id" if not given.

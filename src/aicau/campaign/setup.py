@@ -17,8 +17,6 @@ from aicau.tables.sheet import Sheet
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
-LARGE = 20_000  # candidates beyond which the default strategy would take minutes
-LARGE_STRATEGY = "pemse:direct:spread"
 LONGEST = 200  # characters of a name
 REMOVED = {
     "joint": "gain",
@@ -61,7 +59,7 @@ def settings_for(
         "id": id,
         "target": target,
         "batch": batch,
-        "strategy": strategy or (LARGE_STRATEGY if sheet.rows > LARGE else "default"),
+        "strategy": strategy or "default",
         "seed": seed,
         "task": task,
         "ensemble": ensemble,
