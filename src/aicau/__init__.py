@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aicau import bias
     from aicau.bias import Direct, Evidence, Perfect, Posterior, Quadratic
     from aicau.acquisition import Score, View
-    from aicau.batching import Eigen, Joint, Selection, Spread, Top
+    from aicau.batching import Eigen, Gain, Selection, Spread, Top
 
     # Predictions
     from aicau.prediction import ClassPrediction, CountPrediction, ValuePrediction

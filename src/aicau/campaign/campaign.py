@@ -20,6 +20,7 @@ from aicau.campaign import handout
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
     check_address,
+    check_goal,
     check_model,
     check_name,
     check_room,
@@ -75,6 +76,8 @@ class Campaign:
         author: str | None = None,
         task: str = "regression",
         ensemble: str = "paper",
+        goal: str = "map",
+        weight: str | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -87,7 +90,7 @@ class Campaign:
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
-            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+            `default` if not given.
         seed : int
         id : str, optional
             The column of the pool that tells candidates apart; "id" if not given.
@@ -98,12 +101,18 @@ class Campaign:
             What a result is: a value, one of some labels, or a whole number from 0.
         ensemble : {"paper", "process", "auto"}
             The model of values.
+        goal : str
+            What the campaign is for: a good prediction of all candidates (map), of the best twentieth (max, min), or of
+            those beyond a threshold (above:3.5, below:3.5).
+        weight : str, optional
+            A column of the pool with how much each candidate counts, 0 or more; it is no feature.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
-        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
         pieces = candidates.cut(sheet, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -142,26 +151,31 @@ class Campaign:
 
     # Asking
 
-    def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
+    def ask(
+        self, n: int, request: str | None = None, goal: str | None = None, weight: str | None = None
+    ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
-        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
+        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. `goal`
+        and `weight` are for this batch; those of the campaign where they are not given.
         """
         n = check_size(n)
+        goal = check_goal(self.settings.get("goal", "map") if goal is None else goal, self.task)
+        weight = self.settings.get("weight") if weight is None else weight
         with self.store.reading() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             moment = Moment.read(session)
         check_room(moment, n, self.n)
         model = None if self.models.missing(moment) else self.models.at(moment)
-        rows = self._choose(moment, model, n)
+        rows = self._choose(moment, model, n, goal, weight)
         with self.store.writing() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
-                rows = self._choose(moment, model, n)
+                rows = self._choose(moment, model, n, goal, weight)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return handout.batch(session, self.settings, ask)
@@ -181,11 +195,13 @@ class Campaign:
         with self.store.reading() as session:
             return Moment.read(session)
 
-    def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
+    def _choose(
+        self, moment: Moment, model: "Model | None", n: int, goal: str, weight: str | None
+    ) -> list[tuple[int, int, str, str]]:
         from aicau.campaign.choice import choose
 
         check_room(moment, n, self.n)
-        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n)
+        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n, goal, weight)
         return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     # Telling

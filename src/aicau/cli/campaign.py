@@ -32,6 +32,8 @@ def init(
     ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
+    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -41,7 +43,7 @@ def init(
     """
     from aicau.campaign.campaign import Campaign
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight)
     with Campaign.create(campaign, candidates, *settings) as made:
         status = made.status()
     features = ", ".join(status["features"])
@@ -58,6 +60,8 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
+    weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -70,7 +74,7 @@ def ask(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request)
+        frame = opened.ask(n, request, goal, weight)
     try:
         hand_out(frame, out, force, as_json)
         sys.stdout.flush()
