@@ -22,6 +22,7 @@ def alone(
     start: Tensor,  # (q,)
     lower: Tensor,  # (q,)
     upper: Tensor,  # (q,)
+    tolerance: float = VALUE_TOLERANCE,
 ) -> tuple[Tensor, Tensor]:  # minimiser (1, q), value (1,)
     """L-BFGS-B on one thread: for one run on the CPU."""
 
@@ -31,7 +32,8 @@ def alone(
 
     box = list(zip(lower.tolist(), upper.tolist(), strict=True))
     with threads(1):
-        found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box)
+        stop = {"ftol": tolerance}
+        found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box, options=stop)
     return torch.from_numpy(found.x)[None].to(start), torch.tensor([float(found.fun)], dtype=start.dtype)
 
 
