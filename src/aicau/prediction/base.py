@@ -172,8 +172,10 @@ class Outcome(Protocol):
     def too_few(self, labels: Sequence[str]) -> str:
         """Why nothing can be fitted yet; empty where it can."""
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> Predictor:
-        """What is handed out after a round, for one run."""
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> Predictor:
+        """What is handed out after a round, for one run; by the ensemble alone where nothing is to be combined."""
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> Predictor:
         """What `Predictor.tensors` and `Predictor.words` gave."""

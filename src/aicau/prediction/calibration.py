@@ -8,8 +8,9 @@
 | a, b, c, ρ | `Scales` | () | exp(c h) (a u + b n) is the variance of a new measurement, ρ exp(c h) b n its noise |
 
 All four are the most likely ones for left-out errors and for the scatter of replicates. Without replicates nothing
-tells ρ, and its prior stands. Measured points are harder than the rest of the pool (that is why they were chosen): a
-left-out error weighs as many candidates as have this point as their nearest measured one.
+tells ρ, and its prior stands: the noise that a rougher process (Matérn) finds, by n. Measured points are harder than
+the rest of the pool (that is why they were chosen): a left-out error weighs as many candidates as have this point as
+their nearest measured one.
 """
 
 from dataclasses import dataclass
@@ -19,8 +20,8 @@ from torch import Tensor
 
 from aicau.gp.optimise import alone
 
-# Means and standard deviations of the priors of ln a, ln b, c and the logit of ρ.
-PRIORS = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 0.5], [-0.4, 0.7]], dtype=torch.double)
+SPREADS = torch.tensor([1.0, 1.0, 0.5, 0.7], dtype=torch.double)  # of the priors of ln a, ln b, c and the logit of ρ
+SHARES = (0.05, 0.9)  # the least and the largest ρ that a prior is centred on
 BOUNDS = torch.tensor([[-6.0, 6.0], [-9.0, 6.0], [-2.0, 2.0], [-6.0, 6.0]], dtype=torch.double)
 HEIGHTS = 33  # measured values that a place is found among
 HALF = 0.5  # candidates that a measured point stands for beside its own
@@ -61,25 +62,28 @@ def fit(
     own: Tensor,  # (l,) n
     squares: Tensor,  # (l,) squared deviations of measurements from the mean of their point, summed
     share: Tensor,  # (l,) weight of each, 1 on average
+    noise: Tensor,  # () that a rougher process finds
 ) -> Scales:
     """The most likely scales."""
     values = torch.quantile(y, torch.linspace(0, 1, HEIGHTS, dtype=y.dtype))
     place = height(mean, values)
     own = own.clamp_min(1e-9)
+    expected = torch.zeros(4, dtype=y.dtype)
+    expected[3] = (noise / own.mean()).clamp(*SHARES).logit()
 
     def loss(theta: Tensor) -> tuple[Tensor, Tensor]:  # (1, 4)
         with torch.enable_grad():
             at = theta.detach().requires_grad_()
             a, b, c, logit = at[0]
-            noise = torch.exp(c * place + b) * own * torch.sigmoid(logit)
-            total = torch.exp(c * place) * (a.exp() * local + b.exp() * own * torch.sigmoid(-logit)) + noise / count
+            scatter = torch.exp(c * place + b) * own * torch.sigmoid(logit)
+            total = torch.exp(c * place) * (a.exp() * local + b.exp() * own * torch.sigmoid(-logit)) + scatter / count
             value = (share * (total.log() + error**2 / total)).sum()
-            value = value + ((count - 1) * noise.log() + squares / noise).sum()
-            value = value + (((at[0] - PRIORS[:, 0]) / PRIORS[:, 1]) ** 2).sum()
+            value = value + ((count - 1) * scatter.log() + squares / scatter).sum()
+            value = value + (((at[0] - expected) / SPREADS) ** 2).sum()
             (gradient,) = torch.autograd.grad(value, at)
         return value.detach()[None], gradient
 
-    found, _ = alone(loss, PRIORS[:, 0], BOUNDS[:, 0], BOUNDS[:, 1])
+    found, _ = alone(loss, expected, BOUNDS[:, 0], BOUNDS[:, 1])
     return Scales(found[0], values)
 
 

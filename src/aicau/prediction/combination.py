@@ -90,9 +90,7 @@ class Combination:
         at = self.frame.coordinates(x.double())
         found = {name: model.mean(at) for name, model in self.models.items()} | {NETWORKS: networks}
         mean, apart = combined(found, self.weights)
-        process = self.models[LEADING]
-        assert isinstance(process, ProcessModel)
-        unknown, noise = self.scales.parts(mean, process.variance(at) + apart, own)
+        unknown, noise = self.scales.parts(mean, leading(self.models).variance(at) + apart, own)
         place = torch.searchsorted(self.point, index).clamp_max(len(self.point) - 1)
         known = self.point[place] == index
         mean = torch.where(known, mean + self.pull[place] * (self.value[place] - mean), mean)
@@ -187,7 +185,8 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     assert variance is not None
     local, own = variance + apart, correction.noise(state.x[point])
     share = calibration.shares(pool[~torch.isin(some, point)], at)
-    scales = calibration.fit(y - mean, mean, y, count, local, own, _within(state, point, y), share)
+    rough = leading(models).posterior.noise()[0]
+    scales = calibration.fit(y - mean, mean, y, count, local, own, _within(state, point, y), share, rough)
     unknown, noise = scales.parts(mean, local, own)
     inside = {name: model.mean(at) for name, model in models.items()}
     inside[NETWORKS] = state.predictions[0][:, point].double().mean(0)
@@ -216,6 +215,13 @@ def pulls(
     moved = 1 - float(((y - inside) * (y - outside)).sum()) / size if size > 0 else 0.0
     right = unknown / (unknown + noise).clamp_min(1e-300)
     return ((right - moved) / max(1e-9, 1 - moved)).clamp(0, 1)
+
+
+def leading(models: dict[str, Model]) -> ProcessModel:
+    """The process whose variance and noise are used."""
+    process = models[LEADING]
+    assert isinstance(process, ProcessModel)
+    return process
 
 
 def _sums(values: Tensor, place: Tensor, points: int) -> Tensor:  # (rows,) twice -> (points,)

@@ -182,14 +182,16 @@ class Regression:
         """One measurement is enough."""
         return ""
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ValuePredictor:
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> ValuePredictor:
         """The correction is that of `posterior`, also where the strategy chooses by another estimator."""
         process: Any = estimator if hasattr(estimator, "correction") else Posterior()
         evidence = state.evidence()
         correction: Correction = process.correction(evidence)
         points, measurements, freedom = counted(state)
         with threads(1):  # so that a second core never changes a bit
-            together = combination.fit(state, correction, process.most_rows)
+            together = combination.fit(state, correction, process.most_rows) if combine else None
         error = float(correction.square[0]) if together is None else together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
         figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * float(state.scale[0]))

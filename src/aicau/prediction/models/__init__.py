@@ -9,6 +9,7 @@ from functools import partial
 from torch import Tensor
 
 from aicau.prediction.models.base import Kind, LeftOut, Model, Points
+from aicau.prediction.models.mean import MeanModel
 from aicau.prediction.models.process import ProcessModel
 from aicau.prediction.models.ranks import RanksModel, knots_of
 from aicau.prediction.models.trees import TreesModel
@@ -28,12 +29,14 @@ MODELS: dict[str, Kind] = {
     ),
     "warped": Kind(partial(WarpedModel.fit, shape="matern"), partial(WarpedModel.load, shape="matern")),
     "trees": Kind(TreesModel.fit, _load_trees),
+    "mean": Kind(MeanModel.fit, MeanModel.load),
 }
 
 __all__ = [
     "MODELS",
     "Kind",
     "LeftOut",
+    "MeanModel",
     "Model",
     "Points",
     "ProcessModel",

@@ -33,7 +33,7 @@ def ranked(at: Tensor, knots: Tensor) -> Tensor:  # (n, p), (2, p, k) -> (n, p)
     ends = [part.gather(-1, place) for part in (values, rank) for place in (high - 1, high)]
     gap = ends[1] - ends[0]
     share = torch.where(gap > 0, (points - ends[0]) / torch.where(gap > 0, gap, 1.0), 1.0).clamp(0, 1)
-    return torch.lerp(ends[2], ends[3], share).mT
+    return torch.lerp(ends[2], ends[3], share).mT.contiguous()
 
 
 @dataclass(frozen=True)
