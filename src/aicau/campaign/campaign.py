@@ -74,7 +74,7 @@ class Campaign:
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
-        ensemble: str = "paper",
+        ensemble: str = "combined",
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -96,8 +96,8 @@ class Campaign:
         author : str, optional
         task : {"regression", "classification", "count"}
             What a result is: a value, one of some labels, or a whole number from 0.
-        ensemble : {"paper", "process", "auto"}
-            The model of values.
+        ensemble : {"combined", "paper"}
+            What predicts: the networks combined with Gaussian processes and trees, or the paper's networks alone.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         author = check_name("the author", author or default_author())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Moment
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 LARGE = 20_000  # candidates beyond which the default strategy would take minutes
 LARGE_STRATEGY = "pemse:direct:spread"
 LONGEST = 200  # characters of a name
+COMBINED, ALONE = "combined", "paper"  # what a campaign predicts with: all models together, or the networks alone
 REMOVED = {"rehearsed": "joint", "conditional": "spread", "power": "spread", "slope": "difference"}  # and what serves
 
 
@@ -105,12 +106,11 @@ def default_author() -> str:
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
-    from aicau import ensembles
     from aicau.campaign.choice import try_out
-    from aicau.prediction import outcome
 
     task = results.check_task(task)
-    ensembles.make(ensemble, outcome(task).task(("0", "1")))
+    if ensemble not in (COMBINED, ALONE):
+        raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out(parse_strategy("default" if strategy is None else strategy, task), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
@@ -135,8 +135,8 @@ def task_of(settings: dict[str, Any]) -> str:
 
 
 def ensemble_of(settings: dict[str, Any]) -> str:
-    """The model of values; all campaigns had the paper's networks once."""
-    return str(settings.get("ensemble", "paper"))
+    """What predicts; all campaigns had the paper's networks once, and what was removed is combined with them now."""
+    return ALONE if settings.get("ensemble", ALONE) == ALONE else COMBINED
 
 
 def strategy_of(settings: dict[str, Any]) -> "Strategy":

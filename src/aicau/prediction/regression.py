@@ -192,7 +192,11 @@ class Regression:
         points, measurements, freedom = counted(state)
         with threads(1):  # so that a second core never changes a bit
             together = combination.fit(state, correction, process.most_rows) if combine else None
-        error = float(correction.square[0]) if together is None else together.error
+        if together is None:  # a candidate is left out with its replicates
+            rows = evidence.at_most(process.most_rows)[0].observations.index[0]
+            error = float((correction.process.posterior.left_out_together(rows) ** 2).mean())
+        else:
+            error = together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
         figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * float(state.scale[0]))
         found = ValuePredictor(correction, float(state.shared[0]), batches, figures, together)
