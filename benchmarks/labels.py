@@ -3,8 +3,8 @@
     python benchmarks/labels.py [--data DIR] [--sets bike,airfoil] [--runs 4] [--points 60]
 
 Three classes of the toy (`class1`, `class2`), data sets cut into thirds of y, and counts drawn from a Poisson
-distribution around exp(1 + y). Points are random. Log loss or Poisson divergence of a new measurement, and how far stated
-probabilities (or 90% intervals) are from what came: for classes the mean absolute difference in ten bins.
+distribution around exp(1 + y). Points are random. Log loss or Poisson divergence of a new measurement, and how far
+stated probabilities are from what came (mean absolute difference in ten bins), or what 90% intervals held.
 """
 
 import argparse
@@ -14,16 +14,16 @@ import warnings
 from pathlib import Path
 
 os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
+import numpy as np
+import torch
 
-from aicau.core import streams  # noqa: E402
-from aicau.core.observations import Observations  # noqa: E402
-from aicau.core.task import Task  # noqa: E402
-from aicau.ensembles import MLP  # noqa: E402
-from aicau.prediction import outcome  # noqa: E402
-from aicau.problems import make, replay  # noqa: E402
-from aicau.round import Round  # noqa: E402
+from aicau.core import streams
+from aicau.core.observations import Observations
+from aicau.core.task import Task
+from aicau.ensembles import MLP
+from aicau.prediction import outcome
+from aicau.problems import make, replay
+from aicau.round import Round
 
 
 def calibration(stated: np.ndarray, true: np.ndarray) -> float:
