@@ -261,14 +261,15 @@ def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
         assert batch.reason_epistemic.notna().all()
 
 
-def test_a_campaign_with_another_ensemble_goes_on_where_it_was(tmp_path):
-    with create(tmp_path / "auto.db", ensemble="auto") as campaign:
+def test_a_campaign_with_the_networks_alone_goes_on_where_it_was(tmp_path):
+    with create(tmp_path / "paper.db", ensemble="paper") as campaign:
         campaign.tell(results(campaign.ask(10), "p1"))
         batch = campaign.ask(4)
         said = campaign.predict()
-        assert campaign.status()["ensemble"] == "auto"
+        assert campaign.status()["ensemble"] == "paper"
+        assert campaign.models.current().predictor.combination is None
         assert all(check.ok for check in campaign.doctor())
-    with Campaign.open(tmp_path / "auto.db") as again:
+    with Campaign.open(tmp_path / "paper.db") as again:
         pd.testing.assert_frame_equal(again.predict(), said)
         again.tell(results(batch, "p2"))
         assert len(again.ask(4)) == 4
@@ -338,7 +339,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"strategy": "pemse:perfect:spread"}, "knows the truth"),
         ({"strategy": "magic"}, "unknown acquisition 'magic'"),
         ({"ensemble": "magic"}, "unknown ensemble 'magic'"),
-        ({"ensemble": "auto", "task": "count"}, "is for regression only; leave it out for count"),
+        ({"ensemble": "auto"}, "unknown ensemble 'auto'"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"id": "name"}, "has no column 'name'"),
         ({"target": "dose"}, "has a column 'dose', which is to hold the target"),

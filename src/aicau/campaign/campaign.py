@@ -75,7 +75,7 @@ class Campaign:
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
-        ensemble: str = "paper",
+        ensemble: str = "combined",
         goal: str = "map",
         weight: str | None = None,
     ) -> "Campaign":
@@ -99,8 +99,8 @@ class Campaign:
         author : str, optional
         task : {"regression", "classification", "count"}
             What a result is: a value, one of some labels, or a whole number from 0.
-        ensemble : {"paper", "process", "auto"}
-            The model of values.
+        ensemble : {"combined", "paper"}
+            What predicts: the networks combined with Gaussian processes and trees, or the paper's networks alone.
         goal : str
             What the campaign is for: a good prediction of all candidates (map), of the best twentieth (max, min), or of
             those beyond a threshold (above:3.5, below:3.5).
