@@ -133,6 +133,8 @@ class Round:
         round: int = 0,
         keys: Tensor | None = None,  # (...) of this choice; None: those of the state
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
+        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
+        chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
         times = state.observations.counts(len(state.x))
@@ -150,6 +152,8 @@ class Round:
             state.task,
             skill=state.skill(),
             times=times,
+            weight=weight,
+            chance=chance,
         ).with_estimate(estimate)
         previous = None
         if past is not None and round >= FIRST_DIFFERENCE:

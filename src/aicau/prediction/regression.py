@@ -194,7 +194,7 @@ class Regression:
             together = combination.fit(state, correction, process.most_rows) if combine else None
         if together is None:  # a candidate is left out with its replicates
             rows = evidence.at_most(process.most_rows)[0].observations.index[0]
-            error = float((correction.process.posterior.left_out_together(rows) ** 2).mean())
+            error = float((correction.process.posterior.left_out_groups(rows)[0] ** 2).mean())
         else:
             error = together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
