@@ -181,7 +181,7 @@ def test_a_forgotten_batch_column_is_added_later(tmp_path):
         with pytest.raises(InputError, match="no column 'plate'"):
             campaign.tell(first[["id", "y"]])
         told = campaign.tell(first.assign(y=[1.0, 2.0, 3.5]))
-        assert (told["new"], told["superseded"], told["unrequested"]) == (3, 3, 3)
+        assert (told["new"], told["placed"], told["superseded"], told["unrequested"]) == (0, 3, 3, 0)
         assert values(campaign) == [("c1", 1.0, "A"), ("c2", 2.0, "A"), ("c2", 3.5, "B")]
         assert campaign.tell(first.assign(y=[1.0, 2.0, 3.5]))["already"]
         with pytest.raises(InputError, match="the batch column is 'plate'; rename the column of the file"):

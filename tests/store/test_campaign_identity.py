@@ -218,7 +218,7 @@ def test_names_that_look_alike_need_a_decision(tmp_path):
 
 
 def test_the_words():
-    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "pending"], 0)
+    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "placed", "pending"], 0)
     told = none | {"already": False}
     counts = {"new": 24, "known": 12, "completed": 20, "failed": 2, "unrequested": 4, "pending": 6}
     assert summary(told | counts) == (

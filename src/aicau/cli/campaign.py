@@ -169,7 +169,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
-        *(f"note: {words}" for words in found["warnings"]),
+        *(f"note: {words}" for words in found["warnings"][:10]),
+        *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",
     )
     say(as_json, found, "\n".join(lines))

@@ -268,7 +268,8 @@ def summary(told: dict[str, Any]) -> str:
         return f"nothing new: {'the row is' if known == 1 else f'all {known} rows are'} known already; {left}"
     done = told["completed"]
     parts = [f"{done} {'point' if done == 1 else 'points'} completed"] if done or told["failed"] else []
-    words = {"failed": "failed", "unrequested": "not asked for", "superseded": "replaced"}
-    parts += [f"{told[name]} {word}" for name, word in words.items() if told[name]]
+    words = {"failed": "failed", "unrequested": "not asked for", "placed": "got their batch", "replaced": "replaced"}
+    counts = told | {"replaced": told["superseded"] - told["placed"]}
+    parts += [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
     first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
     return "; ".join([first, *([", ".join(parts)] if parts else []), left])
