@@ -2,8 +2,8 @@
 
     python benchmarks/outliers.py DATA        a folder of data sets, each with data.csv or data.csv.gz and a column y
 
-One plate of 96 values at random is told, then ten more; alarms are shares of those 960. A slip multiplies one value of each plate
-by 10, by 1000, or by 1/1000. No model and no replicates: what is left is the comparison with all values.
+One plate of 96 values at random is told, then ten more; alarms are shares of those 960. A slip multiplies one value of
+each plate by 10, by 1000, or by 1/1000. No model and no replicates: the comparison with all values is left.
 """
 
 import sys
