@@ -108,7 +108,10 @@ def test_models_of_a_smaller_pool_are_fitted_again(tmp_path):
         with pytest.raises(InputError, match="did you mean 'farthest'"):
             campaign.change(strategy="farthes")
         with pytest.raises(InputError, match="nothing is to be changed"):
-            campaign.change(strategy="random")
+            campaign.change(strategy="random", goal="map")
+        assert campaign.change(goal="max", weight="x") == {"goal": "max", "weight": "x"}
+        with pytest.raises(InputError, match="unknown column of weights 'w'"):
+            campaign.change(weight="w")
         assert campaign.batches().strategy.tolist()[-2:] == ["pemse:direct:spread:difference", "random"]
 
 
