@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown, unknown
@@ -71,6 +72,7 @@ def settings_for(
         "weight": weight,
         "columns": candidates.describe(sheet, id, ignore),
         "candidates": sheet.rows,
+        "id_kind": "integer" if pa.types.is_integer(sheet.array(id).type) else "text",
     }
 
 
@@ -101,11 +103,11 @@ def check_size(n: Any) -> int:
 
 def check_room(moment: Moment, n: int, total: int) -> None:
     """As many points must be left to propose."""
-    left = total - len(set(moment.pending) | set(moment.abandoned))
+    left = total - len(set(moment.pending) | set(moment.barred))
     if n > left:
         raise InputError(
-            f"{shown(n)} points were asked for and only {left} of {total} can be proposed"
-            f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
+            f"{shown(n)} points were asked for and only {left} of {total} can be proposed ({len(moment.pending)} are"
+            f" pending, {len(moment.barred)} abandoned or excluded); ask for fewer, tell results, or include some again"
         )
 
 

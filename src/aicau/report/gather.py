@@ -50,7 +50,7 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
         model = campaign.models.past(basis, number, keep=True)
         if model is None:
             continue
-        seen = {row.candidate for row in moment.rows if row.tell <= basis}
+        seen = {row.candidate for row in moment.history if row.tell <= basis}
         new = [row for row in moment.rows if basis < row.tell <= end and row.candidate not in seen]
         error = None
         if new:

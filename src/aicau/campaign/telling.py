@@ -1,0 +1,34 @@
+"""A table of results on its way into a campaign."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aicau import tables
+from aicau.core.errors import InputError
+from aicau.store import add_tell
+from aicau.tables import candidates, results
+
+if TYPE_CHECKING:
+    from aicau.campaign.campaign import Campaign
+
+
+def tell(
+    campaign: "Campaign", table: Any, correct: bool, new: Sequence[str], sheet: str | None, skip: int
+) -> dict[str, Any]:
+    """All rows of the table, or none of them."""
+    read = tables.read(table, None, sheet, skip)
+    with campaign.store.reading() as session:
+        ids = candidates.all_ids(session.ids())
+    settings = campaign.settings
+    own = {column["name"] for column in settings["columns"]}
+    names = (settings["id"], settings["target"], settings["batch"])
+    rows, notes = results.parse(read, *names, ids, campaign.task, own)
+    source = Path(table).name if isinstance(table, str | Path) else None
+    with campaign.store.writing() as session:
+        try:
+            told = add_tell(session, rows, results.digest(rows, correct), correct, campaign.author, source, new)
+        except InputError as error:  # about a row
+            raise InputError(f"{read.name}, {error}") from error
+    return asdict(told) | {"warnings": (*read.notes, *notes, *told.warnings)}
