@@ -36,6 +36,7 @@ from aicau.tables import candidates, results
 
 if TYPE_CHECKING:
     from aicau.campaign.model import Model
+    from aicau.campaign.progress import Progress
     from aicau.strategy import Strategy
 
 
@@ -260,6 +261,36 @@ class Campaign:
         return None
 
     # Looking
+
+    def progress(self) -> pd.DataFrame:
+        """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
+
+        Returns
+        -------
+        DataFrame
+            One row per round: `round`, `measurements`; `error` of the predictions against the truth over all
+            candidates, with its 90% interval `low` to `high`; `mean_only`, the error of predicting the mean for every
+            candidate; `noise` of one measurement; `r2`; `new_error`, `new_low`, `new_high` against a new measurement;
+            `gain`, the share of `error` that another batch is expected to take away;
+            `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
+            of its plates taken out. Root mean squares for values, mean losses for labels and counts.
+        """
+        return self.outlook().rounds
+
+    def advice(self) -> str:
+        """Whether to go on or to stop, and why."""
+        return self.outlook().advice
+
+    def outlook(self) -> "Progress":
+        """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
+        from aicau.campaign.progress import look
+
+        moment = self.moment()
+        if not self.models.missing(moment):
+            self.models.at(moment)
+            self.models.renew()
+        with self.store.reading() as session:
+            return look(session, self.settings, self.task)
 
     def status(self) -> dict[str, Any]:
         """Counts and settings, as plain JSON."""
