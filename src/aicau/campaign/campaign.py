@@ -35,6 +35,8 @@ from aicau.store import PENDING, Check, Moment, Store, create_store, examine, op
 from aicau.tables import candidates, results
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from aicau.campaign.model import Model
     from aicau.campaign.progress import Progress
     from aicau.strategy import Strategy
@@ -176,6 +178,11 @@ class Campaign:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
             return handout.last(session, self.settings)
+
+    def describe(self, index: Sequence[int]) -> pd.DataFrame:
+        """Ids and columns of some candidates, by their place in the table of candidates."""
+        with self.store.reading() as session:
+            return handout.described(session, self.settings["id"], index)
 
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""
@@ -331,3 +338,28 @@ class Campaign:
         check_new(Path(path), force)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
+
+    def plot_learning_curve(self) -> "Figure":
+        """Draw `progress`: the expected error over all candidates by number of measurements."""
+        return self._plot("learning")
+
+    def plot_parity(self) -> "Figure":
+        """Draw measured values beside what had been predicted of them; labels told beside predicted ones."""
+        return self._plot("parity", "confusion")
+
+    def plot_map(self) -> "Figure":
+        """Draw the candidates in two dimensions, with what was measured and what comes next."""
+        return self._plot("candidates")
+
+    def plot_noise(self) -> "Figure":
+        """Draw how far measurements of one candidate scatter; whether labels of one candidate agree."""
+        return self._plot("noise", "agreement")
+
+    def plot_batches(self) -> "Figure":
+        """Draw the shift of every batch; the share of every label in it."""
+        return self._plot("shifts", "shares")
+
+    def _plot(self, *names: str) -> "Figure":
+        from aicau.report.gather import plot
+
+        return plot(self, *names)

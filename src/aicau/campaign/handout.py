@@ -83,6 +83,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         **states,
         "abandoned": session.count(schema.proposals, status=ABANDONED),
         "batches": len({row.batch for row in current} - {None}),
+        "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,
         "tells": session.number(schema.tells.c.id),

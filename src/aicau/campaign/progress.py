@@ -65,7 +65,7 @@ class Progress:
     """Rounds with the error over the pool, and measurements beside what had been predicted of them."""
 
     rounds: pd.DataFrame  # COLUMNS, and of the batch that came next: held_out, held_out_centred
-    held: pd.DataFrame  # HELD: one row per candidate and batch, none that had been measured before
+    held: pd.DataFrame  # HELD, error and moved: one row per candidate and batch, none that had been measured before
     shifts: dict[str, float]  # mean error of the batches that came after a model, by name
     advice: str
 
@@ -92,12 +92,12 @@ def factor(loss: Any, unknown: Any, noise: Any) -> tuple[float, float]:  # (k,) 
 
 
 def centred(held: pd.DataFrame, shared: float) -> pd.DataFrame:
-    """Squared errors with the mean of their batch taken out; of a batch of one, its shift counts as noise."""
+    """Squared errors with the mean of their batch, `moved`, taken out; a batch of one has its shift among its noise."""
     mean = held.groupby("batch").error.transform("mean")
     size = held.groupby("batch").error.transform("size").to_numpy()
     alone = size == 1
     loss = np.where(alone, held.error**2, (held.error - mean) ** 2 * size / np.maximum(size - 1, 1))
-    return held.assign(loss=loss, noise=held.noise + shared * alone)
+    return held.assign(loss=loss, noise=held.noise + shared * alone, moved=np.where(alone, 0.0, mean))
 
 
 def over_pool(
@@ -173,8 +173,8 @@ def _held(session: Session, task: str, classes: int) -> pd.DataFrame:
             loss, error, noise = _loss(task, measured, predicted), measured - predicted, noise / count
         ends = (numbers.get("new_low", np.nan), numbers.get("new_high", np.nan))
         own = (ask.basis, rows[0].tell, ask.round, candidate, batch, predicted, *ends, measured, loss, unknown, noise)
-        found.append((*own, error))
-    return pd.DataFrame(found, columns=[*HELD, "error"])
+        found.append((*own, error, 0.0))
+    return pd.DataFrame(found, columns=[*HELD, "error", "moved"])
 
 
 def _loss(task: str, y: float, mean: float) -> float:
