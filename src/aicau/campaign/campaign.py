@@ -35,7 +35,10 @@ from aicau.store import PENDING, Check, Moment, Store, create_store, examine, op
 from aicau.tables import candidates, results
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from aicau.campaign.model import Model
+    from aicau.campaign.progress import Progress
     from aicau.strategy import Strategy
 
 
@@ -176,6 +179,11 @@ class Campaign:
         with self.store.reading() as session:
             return handout.last(session, self.settings)
 
+    def describe(self, index: Sequence[int]) -> pd.DataFrame:
+        """Ids and columns of some candidates, by their place in the table of candidates."""
+        with self.store.reading() as session:
+            return handout.described(session, self.settings["id"], index)
+
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""
         with self.store.reading() as session:
@@ -261,6 +269,36 @@ class Campaign:
 
     # Looking
 
+    def progress(self) -> pd.DataFrame:
+        """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
+
+        Returns
+        -------
+        DataFrame
+            One row per round: `round`, `measurements`; `error` of the predictions against the truth over all
+            candidates, with its 90% interval `low` to `high`; `mean_only`, the error of predicting the mean for every
+            candidate; `noise` of one measurement; `r2`; `new_error`, `new_low`, `new_high` against a new measurement;
+            `gain`, the share of `error` that another batch is expected to take away;
+            `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
+            of its plates taken out. Root mean squares for values, mean losses for labels and counts.
+        """
+        return self.outlook().rounds
+
+    def advice(self) -> str:
+        """Whether to go on or to stop, and why."""
+        return self.outlook().advice
+
+    def outlook(self) -> "Progress":
+        """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
+        from aicau.campaign.progress import look
+
+        moment = self.moment()
+        if not self.models.missing(moment):
+            self.models.at(moment)
+            self.models.renew()
+        with self.store.reading() as session:
+            return look(session, self.settings, self.task)
+
     def status(self) -> dict[str, Any]:
         """Counts and settings, as plain JSON."""
         with self.store.reading() as session:
@@ -300,3 +338,28 @@ class Campaign:
         check_new(Path(path), force)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
+
+    def plot_learning_curve(self) -> "Figure":
+        """Draw `progress`: the expected error over all candidates by number of measurements."""
+        return self._plot("learning")
+
+    def plot_parity(self) -> "Figure":
+        """Draw measured values beside what had been predicted of them; labels told beside predicted ones."""
+        return self._plot("parity", "confusion")
+
+    def plot_map(self) -> "Figure":
+        """Draw the candidates in two dimensions, with what was measured and what comes next."""
+        return self._plot("candidates")
+
+    def plot_noise(self) -> "Figure":
+        """Draw how far measurements of one candidate scatter; whether labels of one candidate agree."""
+        return self._plot("noise", "agreement")
+
+    def plot_batches(self) -> "Figure":
+        """Draw the shift of every batch; the share of every label in it."""
+        return self._plot("shifts", "shares")
+
+    def _plot(self, *names: str) -> "Figure":
+        from aicau.report.gather import plot
+
+        return plot(self, *names)

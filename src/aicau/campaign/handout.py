@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, task_of
 from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, schema
@@ -82,6 +83,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         **states,
         "abandoned": session.count(schema.proposals, status=ABANDONED),
         "batches": len({row.batch for row in current} - {None}),
+        "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,
         "tells": session.number(schema.tells.c.id),
@@ -95,8 +97,22 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "id": settings["id"],
         "target": settings["target"],
         "batch": settings["batch"],
+        "progress": _now(session, settings),
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
     }
+
+
+def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
+    found = look(session, settings, task_of(settings))
+    if found.rounds.empty:
+        return None
+    now = found.rounds[COLUMNS].iloc[-1].to_dict()
+    return (
+        {name: int(now[name]) for name in COLUMNS[:2]}
+        | {k: float(now[k]) for k in COLUMNS[2:]}
+        | {"advice": found.advice}
+    )
 
 
 def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:

@@ -19,7 +19,7 @@ from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
-FORMAT = 3  # of `state`; models of earlier formats are fitted again
+FORMAT = 4  # of `state`; models of earlier formats are fitted again
 UNITS = ("shift", "scale", "shared")
 ROWS = ("index", "y", "batch")
 

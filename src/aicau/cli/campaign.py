@@ -160,6 +160,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
     )
+    if found["progress"]:
+        lines += (f"after {found['progress']['measurements']} measurements: {found['progress']['advice']}",)
     say(as_json, found, "\n".join(lines))
 
 
