@@ -1,7 +1,7 @@
 """What a report shows, read from a campaign through its public methods: plain numbers, no drawing."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -223,13 +223,19 @@ def _noise(told: Told, model: Model) -> Noise:
     return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion)
 
 
-def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) -> Map:
-    """Two features as they are, else the first two principal components; a sample of the candidates stands for all."""
-    x = campaign.models.features()
+def plane(
+    x: torch.Tensor,  # (n, d)
+    columns: Sequence[dict[str, Any]],
+) -> tuple[tuple[str, str], list[float], NDArray[np.int64], Callable[[Any], NDArray[np.float64]]]:
+    """Where candidates lie in two dimensions: two features as they are, else the first two principal components.
+
+    Gives names of the axes, their shares of the variance, the sample that stands for all, and a function from numbers
+    of candidates to their places (k, 2).
+    """
     n, d = x.shape
     sample = np.linspace(0, n - 1, min(n, MOST_DRAWN)).astype(np.int64)
     part = x[torch.from_numpy(sample)].double()
-    features = [column["name"] for column in campaign.settings["columns"] if column["kind"] != "ignored"]
+    features = [column["name"] for column in columns if column["kind"] != "ignored"]
     names = ("first principal component", "second principal component")
     centre, share = part.mean(0), [1.0, 0.0]
     axes = torch.eye(d, dtype=torch.double)
@@ -246,6 +252,14 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
         points = (x[torch.as_tensor(np.asarray(index, dtype=np.int64))].double() - centre) @ axes[:2].T
         return np.asarray(torch.nn.functional.pad(points, (0, 2 - points.shape[1])).numpy())
 
+    return names, (share + [0.0])[:2], sample, flat
+
+
+def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) -> Map:
+    """A sample of the candidates stands for all."""
+    x = campaign.models.features()
+    n, d = x.shape
+    names, share, sample, flat = plane(x, campaign.settings["columns"])
     drawn = flat(sample)
     moved = len(np.unique(drawn.round(6), axis=0)) < APART * len(drawn)
     room = _room(drawn) if moved else np.zeros(2)
@@ -266,7 +280,7 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
         index, where = np.unique(told.observations.index[0].numpy(), return_inverse=True)
         values = np.bincount(where, told.observations.y[0].numpy()) / np.bincount(where) if len(index) else np.zeros(0)
     return Map(
-        place(sample), place(index), values, place(moment.pending), (share + [0.0])[:2], d, n, predicted, names, moved
+        place(sample), place(index), values, place(moment.pending), share, d, n, predicted, names, moved
     )
 
 

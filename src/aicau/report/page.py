@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import aicau
 from aicau.core.errors import InputError
-from aicau.report import figures
 from aicau.report.data import Contents
 
 
@@ -15,16 +14,23 @@ def render(contents: Contents) -> str:
     """Return the whole page. Every name, label and id in it is escaped."""
     if not contents.status["asks"] and not contents.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
-    pages = Environment(
-        loader=PackageLoader("aicau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    pages.filters["number"] = number
-    template = pages.get_template("report.html.j2")
+    from aicau.report import figures
+
+    template = environment("aicau.report").get_template("report.html.j2")
     columns, rows = last_batch(contents)
     return template.render(
         contents=contents, figures=figures.draw(contents), columns=columns, rows=rows, version=aicau.__version__
     )
+
+
+def environment(*packages: str) -> Environment:
+    """Where templates come from; every name, label and id in them is escaped."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters["number"] = number
+    return made
 
 
 def number(value: Any, digits: int = 3) -> str:
