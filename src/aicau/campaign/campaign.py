@@ -230,6 +230,17 @@ class Campaign:
             except InputError as error:  # about a row
                 raise InputError(f"{sheet.name}, {error}") from error
 
+    def check(self, table: Any, correct: bool = False) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """What `tell` would do with a table, row by row; nothing is stored.
+
+        Returns the table with the number of each `row`, its `outcome` ("new", "known already", "looks wrong") and a
+        `note`, and what `tell` would say of the rows that are right. At most 20 wrong rows are named; a table with more,
+        or without a column it needs, is refused as a whole.
+        """
+        from aicau.campaign.checking import check
+
+        return check(self, table, correct)
+
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
         several = isinstance(ids, Iterable) and not isinstance(ids, str)
@@ -298,6 +309,11 @@ class Campaign:
             self.models.renew()
         with self.store.reading() as session:
             return look(session, self.settings, self.task)
+
+    def version(self) -> int:
+        """A number that grows with every change: while it is the same, what was read before is still true."""
+        with self.store.reading() as session:
+            return session.number(schema.events.c.id)
 
     def status(self) -> dict[str, Any]:
         """Counts and settings, as plain JSON."""
