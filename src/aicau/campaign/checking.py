@@ -2,6 +2,9 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +12,10 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
+from aicau.campaign.telling import parsed
 from aicau.core.errors import InputError
-from aicau.store import schema
-from aicau.tables import candidates, results
+from aicau.store import add_tell, schema
+from aicau.tables import results
 from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -25,55 +29,49 @@ class _Undo(Exception):
     """Ends a transaction whose changes nobody wants."""
 
 
-def check(campaign: "Campaign", table: Any, correct: bool) -> tuple[pd.DataFrame, dict[str, Any]]:
+def check(
+    campaign: "Campaign", table: Any, correct: bool, new: Sequence[str], sheet: str | None, skip: int
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The same way as `tell`, all of it taken back; a row that is refused is named and left out, then it goes on."""
-    sheet = tables.read(table)
-    with campaign.store.reading() as session:
-        ids = candidates.all_ids(session.ids())
+    read = tables.read(table, None, sheet, skip)
+    numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
     wrong: dict[int, str] = {}
-    while True:
-        left = np.array([sheet.row(at) not in wrong for at in range(sheet.rows)])
-        lines = np.array([sheet.row(at) for at in np.flatnonzero(left)], dtype=np.int64)
-        part = Sheet(sheet.table.filter(pa.array(left)), sheet.name, lines=lines)
+    stored: set[int] = set()
+    counts: dict[str, Any] = {}
+    while len(wrong) < read.rows:
+        left = ~np.isin(numbers, list(wrong))
+        part = replace(read, table=read.table.filter(pa.array(left)), lines=numbers[left])
         try:
-            stored, counts = _try(campaign, part, ids, correct) if part.rows else (Counter(), {})
+            stored, counts = _try(campaign, part, correct, new)
             break
         except InputError as error:
             found = re.search(r"\brows? (\d+)", str(error))
-            if found is None or int(found[1]) in wrong or int(found[1]) not in lines or len(wrong) >= MOST_WRONG:
+            if found is None or int(found[1]) not in numbers[left] or len(wrong) >= MOST_WRONG:
                 raise
-            wrong[int(found[1])] = str(error).removeprefix(f"{sheet.name}, ")
-    shown = sheet.table.to_pandas()
-    shown.insert(0, "row", [sheet.row(at) for at in range(sheet.rows)])
-    outcome = []
-    for line in shown["row"]:
-        outcome.append(WRONG if line in wrong else NEW if stored[line] else KNOWN)
-    return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in shown["row"]]), counts
+            wrong[int(found[1])] = str(error).removeprefix(f"{read.name}, ")
+    outcome = [WRONG if line in wrong else NEW if line in stored else KNOWN for line in numbers.tolist()]
+    shown = read.table.to_pandas()
+    shown.insert(0, "row", numbers, allow_duplicates=True)
+    return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in numbers.tolist()]), counts
 
 
-def _try(campaign: "Campaign", sheet: Sheet, ids: pa.Array, correct: bool) -> tuple["Counter[int]", dict[str, Any]]:
+def _try(campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[str]) -> tuple[set[int], dict[str, Any]]:
     """Lines that would be stored, and what `tell` would say; nothing is."""
-    from dataclasses import asdict
-
-    settings = campaign.settings
-    own = {column["name"] for column in settings["columns"]}
-    names = (settings["id"], settings["target"], settings["batch"])
-    rows = results.parse(sheet, *names, ids, campaign.task, own)
-    counts: dict[str, Any] = {}
+    rows, notes = parsed(campaign, sheet)
     new: Counter[Any] = Counter()
-    try:
-        with campaign.store.writing() as session:
-            first = session.number(schema.measurements.c.id)
-            counts = asdict(session.add_tell(rows, results.digest(rows, correct), correct, campaign.author))
-            new.update(_key(row) for row in session.measurements() if row.id > first)
-            raise _Undo
-    except _Undo:
-        pass
-    lines: Counter[int] = Counter()
+    counts: dict[str, Any] = {}
+    with suppress(_Undo), campaign.store.writing() as session:
+        first = session.number(schema.measurements.c.id)
+        digest = results.digest(rows, correct)
+        told = add_tell(session, rows, digest, correct, campaign.author, None, distinct)
+        counts = asdict(told) | {"warnings": [*sheet.notes, *notes, *told.warnings]}
+        new.update(_key(row) for row in session.measurements() if row.id > first)
+        raise _Undo
+    lines = set()
     for row in rows:
         if new[_key(row)] > 0:
             new[_key(row)] -= 1
-            lines[row.line] += 1
+            lines.add(row.line)
     return lines, counts
 
 

@@ -75,7 +75,7 @@ def choose(
     for row in moment.rows:
         known.setdefault(row.candidate, []).append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
-    allowed[moment.pending + moment.abandoned] = False
+    allowed[moment.pending + moment.barred] = False
     marked[[*known, *moment.pending]] = True
     round = model_round(moment, task)
     keys = keys_of(seed, round)

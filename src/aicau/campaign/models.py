@@ -27,7 +27,7 @@ class Models:
 
     def features(self) -> "Tensor":  # (n, d)
         """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
-        if self._x is None:
+        if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
             parts = []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from aicau.core.errors import InputError, shown
 from aicau.store import Moment
@@ -55,6 +56,7 @@ def settings_for(
         "ensemble": ensemble,
         "columns": candidates.describe(sheet, id, ignore),
         "candidates": sheet.rows,
+        "id_kind": "integer" if pa.types.is_integer(sheet.array(id).type) else "text",
     }
 
 
@@ -85,11 +87,11 @@ def check_size(n: Any) -> int:
 
 def check_room(moment: Moment, n: int, total: int) -> None:
     """As many points must be left to propose."""
-    left = total - len(set(moment.pending) | set(moment.abandoned))
+    left = total - len(set(moment.pending) | set(moment.barred))
     if n > left:
         raise InputError(
-            f"{n} points were asked for and only {left} of {total} can be proposed"
-            f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
+            f"{n} points were asked for and only {left} of {total} can be proposed ({len(moment.pending)} are pending,"
+            f" {len(moment.barred)} abandoned or excluded); ask for fewer, tell results, or 'aicau include' some"
         )
 
 

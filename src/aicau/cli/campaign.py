@@ -3,28 +3,22 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from aicau.cli.app import app
-from aicau.cli.output import check_out, hand_out, plain, say, show, written
+from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
+from aicau.cli.output import busy, check_out, hand_out, many, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import is_report, reason
-
-Where = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
-]
-Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
 
 
 @app.command()
 def init(
     campaign: Where,
-    candidates: Annotated[Path, typer.Argument(help="CSV or Parquet: one row per candidate")],
-    target: Annotated[str, typer.Option(help="What the column of results will be called")],
+    candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: one row per candidate")],
+    target: Annotated[list[str], typer.Option(help="What the column of results will be called")],
     id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
@@ -32,6 +26,8 @@ def init(
     ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    sheet: SheetName = None,
+    skip: Skip = 0,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -40,41 +36,61 @@ def init(
     Example: aicau init screen.db candidates.csv --id compound --target viability --batch plate
     """
     from aicau.campaign.campaign import Campaign
+    from aicau.tables.candidates import summary
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
-    with Campaign.create(campaign, candidates, *settings) as made:
+    if len(target) > 1:
+        names = " and ".join(map(repr, target))
+        raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
+    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, sheet, skip)
+    with (
+        busy("reading the candidates and trying the strategy"),
+        Campaign.create(campaign, candidates, *settings) as made,
+    ):
         status = made.status()
-    features = ", ".join(status["features"])
-    say(
-        as_json,
-        status,
-        f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
-    )
+        understood = summary(made.settings["columns"])
+    lines = [
+        f"{made.store.where}: {many(status['candidates'], 'candidate')}; strategy {status['strategy']}",
+        f"understood: {understood}",
+        *(f"note: {words}" for words in status["warnings"]),
+        f"next: aicau ask {campaign} 8 --out plate-1.csv",
+    ]
+    say(as_json, status | {"understood": understood}, "\n".join(lines))
 
 
 @app.command()
 def ask(
     campaign: Where,
     n: Annotated[int, typer.Argument(help="How many points")],
-    out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
+    out: Out = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
+    preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
     """Get the next batch: id, features, replicate and reason. Its points are pending until they are told or abandoned.
 
+    A file has empty columns for the result, the batch and the status: fill them in and tell the file.
+
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
     check_out(out, force)
-    from aicau.campaign.campaign import Campaign
+    with busy("choosing the batch"):
+        from aicau.campaign.campaign import Campaign
 
-    with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request)
+        with Campaign.open(campaign, author) as opened:
+            frame = opened.ask(n, request, replicates, preview)
+            blank = opened.blank_columns()
+    repeats = int((frame["replicate"] > 1).sum())
+    words = f"{out}: {many(len(frame), 'point')}, {repeats} of them repeats"
+    fill = f"next: fill in {', '.join(blank)}, then aicau tell {campaign} {out}"
     try:
-        hand_out(frame, out, force, as_json)
+        hand_out(frame, out, force, as_json, f"{words} (a preview)" if preview else f"{words}\n{fill}", blank)
         sys.stdout.flush()
     except Exception as error:  # it is too late to take the points back
+        if preview:
+            raise
         raise StoreError(
             f"{out or 'the output'} could not be written ({reason(error)}), but the {len(frame)} points were asked for"
             " and are pending; print them again with 'aicau pending'"
@@ -84,7 +100,8 @@ def ask(
 @app.command()
 def pending(
     campaign: Where,
-    out: Annotated[Path | None, typer.Option(help="Write the points to this CSV or Parquet file")] = None,
+    ask: Annotated[int | None, typer.Option(help="Only of this batch: its number in aicau batches")] = None,
+    out: Out = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -96,15 +113,20 @@ def pending(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        frame = opened.pending()
-    written(out, lambda: hand_out(frame, out, force, as_json))
+        frame, blank = opened.pending(ask), opened.blank_columns()
+    written(out, lambda: hand_out(frame, out, force, as_json, f"{out}: {many(len(frame), 'point')}", blank))
 
 
 @app.command()
 def tell(
     campaign: Where,
-    results: Annotated[Path, typer.Argument(help="CSV or Parquet: id, result and batch, one row per measurement")],
+    results: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: id, result and batch, a row per measurement")],
     correct: Annotated[bool, typer.Option("--correct", help="Replace what was told for the same id and batch")] = False,
+    new: Annotated[
+        list[str] | None, typer.Option(help="A batch or class that is new, though it looks like a known one; repeat")
+    ] = None,
+    sheet: SheetName = None,
+    skip: Skip = 0,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -119,26 +141,10 @@ def tell(
     from aicau.tables.results import summary
 
     with Campaign.open(campaign, author) as opened:
-        told = opened.tell(results, correct)
-    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *(f"note: {words}" for words in told["warnings"])]))
-
-
-@app.command()
-def abandon(
-    campaign: Where,
-    ids: Annotated[list[str], typer.Argument(help="Ids of pending points")],
-    author: Author = None,
-    as_json: Json = False,
-) -> None:
-    """Give up pending points that will not be measured: they are not proposed again.
-
-    Example: aicau abandon screen.db compound-17 compound-42
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign, author) as opened:
-        count = opened.abandon(ids)
-    say(as_json, {"abandoned": count}, f"{count} pending points abandoned")
+        told = opened.tell(results, correct, new or [], sheet, skip)
+    after = "aicau pending lists them" if told["pending"] else f"aicau ask {campaign} N, or aicau predict {campaign}"
+    notes = (f"note: {words}" for words in told["warnings"])
+    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *notes, f"next: {after}"]))
 
 
 @app.command()
@@ -151,24 +157,41 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     with Campaign.open(campaign) as opened:
         found = opened.status()
+    closed = f", {found['excluded']} excluded" if found["excluded"] else ""
     lines = (
-        f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
-        f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
-        f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
-        f"{found['models']} models kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old ones)",
+        f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"
+        f" ({many(found['measurements'], 'measurement')}, {many(found['failed_wells'], 'failed well')},"
+        f" {many(found['superseded'], 'superseded row')}){closed}",
+        f"{many(found['rounds'], 'round')}, {many(found['asks'], 'ask')}, {many(found['tells'], 'tell')};"
+        f" {many(found['pending'], 'point')} pending",
+        f"{many(found['models'], 'model')} kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old"
+        " ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
+        *(f"note: {words}" for words in found["warnings"]),
+        f"next: {_next(campaign, found)}",
     )
     if found["progress"]:
         lines += (f"after {found['progress']['measurements']} measurements: {found['progress']['advice']}",)
     say(as_json, found, "\n".join(lines))
 
 
+def _next(campaign: str, found: dict[str, Any]) -> str:
+    if found["pending"]:
+        return f"measure what is pending (aicau pending {campaign}), then aicau tell {campaign} RESULTS"
+    if not found["measurements"]:
+        return f"aicau ask {campaign} N --out plate-1.csv"
+    return f"aicau ask {campaign} N, or aicau predict {campaign} --out predictions.csv"
+
+
 @app.command()
 def predict(
     campaign: Where,
-    out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
+    out: Out = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
+    ] = False,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -177,21 +200,24 @@ def predict(
     Example: aicau predict screen.db --out predictions.csv
     """
     check_out(out, force)
-    from aicau.campaign.campaign import Campaign
+    with busy("predicting"):
+        from aicau.campaign.campaign import Campaign
 
-    with Campaign.open(campaign) as opened:
-        if out is not None:
-            written(out, lambda: opened.predict(out, force))
-            say(as_json, {"path": str(out), "candidates": opened.n}, f"{out}: {opened.n:,} candidates")
-            return
-        if as_json:
-            for at, table in enumerate(opened.predictions()):
+        with Campaign.open(campaign) as opened:
+            if out is not None:
+                written(out, lambda: opened.predict(out, force, details))
+                words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
+                found = {"path": str(out), "candidates": opened.n}
+                say(as_json, found, f"{out}: {many(opened.n, 'candidate')}\n{words}")
+                return
+            for at, table in enumerate(opened.predictions(details)):
+                if not as_json:
+                    show(table, header=at == 0)
+                    continue
                 words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
                 print(("[" if at == 0 else ", ") + words, end="")
-            print("]")
-        else:
-            for at, table in enumerate(opened.predictions()):
-                show(table, header=at == 0)
+            if as_json:
+                print("]")
 
 
 @app.command()
@@ -208,7 +234,7 @@ def report(
     check_out(out, force or is_report(out), (".html", ".htm"))
     from aicau.campaign.campaign import Campaign
 
-    with Campaign.open(campaign) as opened:
+    with busy("writing the report"), Campaign.open(campaign) as opened:
         written(out, lambda: opened.report(out, force))
     say(as_json, {"path": str(out)}, f"{out}")
 
@@ -259,7 +285,7 @@ def compact(campaign: Where, author: Author = None, as_json: Json = False) -> No
 
     with Campaign.open(campaign, author) as opened:
         done = opened.compact()
-    say(as_json, done, f"{done['dropped']} old models dropped, {done['bytes'] / 1e6:.1f} MB")
+    say(as_json, done, f"{many(done['dropped'], 'old model')} dropped, {done['bytes'] / 1e6:.1f} MB")
 
 
 @app.command()

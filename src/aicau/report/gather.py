@@ -34,7 +34,7 @@ _KEPT: "WeakKeyDictionary[Campaign, tuple[Any, Contents]]" = WeakKeyDictionary()
 def gather(campaign: Campaign) -> Contents:
     """Fits the model of the last measurements where no one has yet; reads everything else. Kept until something new."""
     moment = campaign.moment()
-    key = (moment.basis, moment.last_ask, tuple(moment.pending), tuple(moment.abandoned))
+    key = (moment.basis, moment.last_ask, tuple(moment.pending), tuple(moment.barred))
     if (kept := _KEPT.get(campaign)) is None or kept[0] != key:
         kept = _KEPT[campaign] = (key, _gather(campaign, moment))
     return kept[1]
@@ -146,7 +146,7 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
         model = campaign.models.past(basis, number, keep=True)
         if model is None:
             continue
-        seen = {row.candidate for row in moment.rows if row.tell <= basis}
+        seen = {row.candidate for row in moment.history if row.tell <= basis}
         new = [row for row in moment.rows if basis < row.tell <= end and row.candidate not in seen]
         if new:
             said = model.predict([row.candidate for row in new])

@@ -7,15 +7,16 @@ import re
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, inspect
+from sqlalchemy import URL, Connection, Engine, inspect
 
 from aicau.core.errors import AicauError, InputError, StoreError
+from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
@@ -42,17 +43,27 @@ class Store:
     where: str
     settings: dict[str, Any] = field(repr=False)
 
+    seen: dict[str, int] = field(default_factory=dict, repr=False)  # the last change that `settings` hold
+
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One moment of the campaign."""
         with transaction(self.engine, self.where, writing=False) as connection:
-            yield Session(connection)
+            yield self._session(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
         with transaction(self.engine, self.where, writing=True) as connection:
-            yield Session(connection)
+            yield self._session(connection)
+
+    def _session(self, connection: Connection) -> Session:
+        """With the settings as they are now: another station may have changed them."""
+        session = Session(connection)
+        if (last := changes.last_change(session)) != self.seen.get("change", 0):
+            self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
+            self.seen["change"] = last
+        return session
 
     @property
     def read_only(self) -> bool:
@@ -94,11 +105,25 @@ def create_store(
     name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str, wait: float = WAIT
 ) -> Store:
     """A new campaign. A database that holds one already is left alone."""
+
+    def fill(session: Session) -> None:
+        session.set_meta("settings", json.dumps(settings, sort_keys=True))
+        total = 0
+        for number, chunk in enumerate(pool):
+            session.insert(chunks, [(number, chunk.count, chunk.digest, chunk.ids, chunk.features)])
+            total += chunk.count
+        session.event("create", author, None, candidates=total)
+
+    return restore_store(name, fill, wait)
+
+
+def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float = WAIT) -> Store:
+    """A new database that holds what `fill` puts into it, whole or not at all."""
     url = locate(name)
     if url.get_backend_name() != "sqlite":
         engine = connect(url, wait)
         try:
-            _fill(engine, label(url), settings, pool, author)
+            _fill(engine, label(url), fill)
         finally:
             engine.dispose()
         return open_store(name, wait)
@@ -115,7 +140,7 @@ def create_store(
                 with explained(where), closing(sqlite3.connect(partial)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
                 engine = connect(URL.create("sqlite", database=str(partial)), wait)
-                _fill(engine, where, settings, pool, author)
+                _fill(engine, where, fill)
                 engine.dispose()  # the last connection moves the log into the file and syncs it
                 _give_name(partial, path)
                 os.fsync(folder)
@@ -167,7 +192,7 @@ def _give_name(partial: Path, path: Path) -> None:
             raise
 
 
-def _fill(engine: Engine, where: str, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> None:
+def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
     with explained(where), engine.connect() as connection:
         connection = connection.execution_options(writing=True)
         with connection.begin():
@@ -180,12 +205,7 @@ def _fill(engine: Engine, where: str, settings: dict[str, Any], pool: Iterable[C
                 step(connection)
             session.set_meta("format", FORMAT)
             session.set_meta("version", str(len(MIGRATIONS)))
-            session.set_meta("settings", json.dumps(settings, sort_keys=True))
-            total = 0
-            for number, chunk in enumerate(pool):
-                session.insert(chunks, [(number, chunk.count, chunk.digest, chunk.ids, chunk.features)])
-                total += chunk.count
-            session.event("create", author, None, candidates=total)
+            fill(session)
 
 
 def open_store(name: str | Path, wait: float = WAIT) -> Store:

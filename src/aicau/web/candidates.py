@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, unknown
-from aicau.tables.sheet import is_numeric, is_text
+from aicau.tables.kinds import is_numeric, is_text
 
 POOL, SAID, PLACE = "p:", "m:", "x:"  # columns: of the pool, of the model, in two dimensions
 PAGE = 50  # rows

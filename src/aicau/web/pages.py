@@ -258,7 +258,7 @@ def all_candidates(
         return data | {"rows": None, "table": _waiting(view)}
     moment = opened(request, key).moment()
     states = {**dict.fromkeys((row.candidate for row in moment.rows), "measured")}
-    states |= dict.fromkeys(moment.abandoned, "excluded") | dict.fromkeys(moment.pending, "pending")
+    states |= dict.fromkeys(moment.barred, "excluded") | dict.fromkeys(moment.pending, "pending")
     only = None if show == "all" else [at for at, state in states.items() if state == show]
     mask = table.found(q, only, {})
     rows, total = table.rows(mask, sort, down, page)

@@ -1,0 +1,69 @@
+"""From a request to a batch: chosen outside the lock, and chosen again where another station was faster."""
+
+import json
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from aicau.campaign import handout
+from aicau.campaign.setup import check_room, check_size
+from aicau.store import Moment, schema
+
+if TYPE_CHECKING:
+    from aicau.campaign.campaign import Campaign
+    from aicau.campaign.model import Model
+
+Row = tuple[int, int, str, str]  # candidate, replicate, reason, its numbers as JSON
+
+
+def ask(campaign: "Campaign", n: Any, request: str | None, replicates: Any, preview: bool) -> pd.DataFrame:
+    """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
+    n, replicates = check_size(n), check_size(replicates)
+    settings, models = campaign.settings, campaign.models
+    while True:
+        with campaign.store.reading() as session:
+            if (known := handout.answered(session, settings, request, n * replicates)) is not None:
+                return known
+            moment = Moment.read(session)
+        check_room(moment, n, campaign.n)
+        model = None if models.missing(moment) else models.at(moment)
+        rows = _choose(campaign, moment, model, n, replicates)
+        if preview:
+            with campaign.store.reading() as session:
+                return handout.frame(session, settings, [_proposal(row) for row in rows])
+        with campaign.store.writing() as session:
+            if (known := handout.answered(session, settings, request, n * replicates)) is not None:
+                return known
+            now = Moment.read(session)
+            if now.change != moment.change:
+                continue  # candidates or settings were changed meanwhile: from the beginning
+            if now.last_ask != moment.last_ask:
+                # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
+                moment = now
+                rows = _choose(campaign, moment, model, n, replicates)
+            basis = moment.basis if model is None else model.basis
+            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
+            return handout.batch(session, settings, ask)
+
+
+def _choose(campaign: "Campaign", moment: Moment, model: "Model | None", n: int, replicates: int) -> list[Row]:
+    from aicau.campaign.choice import choose
+
+    check_room(moment, n, campaign.n)
+    picks = choose(campaign.models, moment, model, campaign.strategy, campaign.task, campaign.settings["seed"], n)
+    wells: dict[int, int] = {}  # of a candidate in this batch, before this pick
+    rows = []
+    for pick in picks:
+        extra = wells.get(pick.candidate, 0)
+        for well in range(replicates):
+            reason = f"well {well + 1} of {replicates}: {pick.reason}" if replicates > 1 else pick.reason
+            numbers = json.dumps(pick.numbers, sort_keys=True)
+            rows.append((pick.candidate, pick.replicate + extra + well, reason, numbers))
+        wells[pick.candidate] = extra + replicates - 1
+    return rows
+
+
+def _proposal(row: Row) -> Any:
+    names = [column.name for column in schema.proposals.columns if column.name not in ("ask", "position", "status")]
+    return SimpleNamespace(**dict(zip(names, row, strict=True)))
