@@ -279,9 +279,7 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
     else:
         index, where = np.unique(told.observations.index[0].numpy(), return_inverse=True)
         values = np.bincount(where, told.observations.y[0].numpy()) / np.bincount(where) if len(index) else np.zeros(0)
-    return Map(
-        place(sample), place(index), values, place(moment.pending), share, d, n, predicted, names, moved
-    )
+    return Map(place(sample), place(index), values, place(moment.pending), share, d, n, predicted, names, moved)
 
 
 def _room(points: NDArray[np.float64]) -> NDArray[np.float64]:  # (k, 2) -> (2,)

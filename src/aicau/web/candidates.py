@@ -1,10 +1,10 @@
-"""All candidates of a campaign, a million of them as quickly as a hundred: found, sorted, cut into pages, put into bins.
+"""All candidates of a campaign, a million as quickly as a hundred: found, sorted, cut into pages, put into bins.
 
 The background process wrote them into an Arrow file; here it is mapped into memory.
 """
 
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,12 +141,21 @@ class Candidates:
         ids = self.column(self.id).take(pa.array(first)).cast(pa.string()).to_pylist()
         rows = zip(places.tolist(), count.tolist(), mean.tolist(), _shade(mean, low, high).tolist(), ids, strict=True)
         bins = [
-            {"left": place // BINS[1] * wide, "top": place % BINS[1] * high_, "count": n, "value": v, "shade": s, "id": id}
+            {
+                "left": place // BINS[1] * wide,
+                "top": place % BINS[1] * high_,
+                "count": n,
+                "value": v,
+                "shade": s,
+                "id": id,
+            }
             for place, n, v, s, id in rows
         ]
         return found | {"points": [], "bins": bins, "wide": wide, "high": high_}
 
-    def marks(self, x: str, y: str, ends: Any, numbers: Collection[int], mask: Any) -> list[dict[str, Any]]:
+    def marks(
+        self, x: str, y: str, ends: Sequence[tuple[float, float]], numbers: Collection[int], mask: Any
+    ) -> list[dict[str, Any]]:
         """Where some candidates lie on the same map."""
         some = np.array([at for at in numbers if at < self.n and mask[at]], dtype=np.int64)
         left = _scaled(self.numbers(x)[some], *ends[0], WIDE)

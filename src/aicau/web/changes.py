@@ -1,4 +1,4 @@
-"""What pages change. Every route needs a form of our own page (CSRF) or the token; each answers with the page to go to."""
+"""What pages change. Every route needs a form of our own page (CSRF) or the token, and answers with a page to go to."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, Uplo
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from aicau.tables.results import summary
-from aicau.web.pages import _upload, library, opened, rendered
+from aicau.web.pages import dropped, library, opened, rendered
 from aicau.web.security import changing, cookie_header
 
 router = APIRouter(dependencies=[Depends(changing)])
@@ -26,7 +26,7 @@ def author(request: Request) -> str:
     return request.cookies.get("aicau_name", "").strip()[:100]
 
 
-def start(request: Request, key: str, verb: str, once: bool = False, **arguments: Any) -> str:
+def start(request: Request, key: str, verb: str, /, once: bool = False, **arguments: Any) -> str:
     """A job for the background process; gives its number."""
     who = opened(request, key).author if not author(request) else author(request)
     lib = library(request)
@@ -37,7 +37,9 @@ def start(request: Request, key: str, verb: str, once: bool = False, **arguments
 def name(request: Request, name: Word = "", back: Word = "/") -> Response:
     to = back if back.startswith("/") and not back.startswith("//") and "\\" not in back else "/"
     response = answer(request, to)
-    response.set_cookie("aicau_name", "".join(c for c in name if c.isprintable())[:100], httponly=True, samesite="strict")
+    response.set_cookie(
+        "aicau_name", "".join(c for c in name if c.isprintable())[:100], httponly=True, samesite="strict"
+    )
     return response
 
 
@@ -58,7 +60,7 @@ def create(
     task: Word = "regression",
     ignore: Ids = [],  # noqa: B006
 ) -> Response:
-    upload, lib = _upload(request, number), library(request)
+    upload, lib = dropped(request, number), library(request)
     key, address = lib.new_address(name)
     options = {"target": target, "batch": batch.strip() or None, "id": id, "task": task, "ignore": ignore}
     job = lib.worker.submit(
@@ -82,10 +84,11 @@ def ask(
     request: Request,
     key: str,
     n: Annotated[int, Form(ge=1, le=100_000)],
+    replicates: Annotated[int, Form(ge=1, le=100)] = 1,
     preview: Annotated[bool, Form()] = False,
     request_name: Word = "",
 ) -> Response:
-    options: dict[str, Any] = {"n": n}
+    options: dict[str, Any] = {"n": n, "replicates": replicates}
     if preview:
         options["preview"] = True
     elif request_name:
@@ -107,6 +110,41 @@ def abandon(request: Request, key: str, ids: Ids) -> Response:
     return answer(request, f"/c/{key}/next", abandoned=count)
 
 
+@router.post("/c/{key}/exclude", summary="Candidates that are not proposed any more.")
+def exclude(request: Request, key: str, ids: Ids, reason: Word) -> Response:
+    opened(request, key)
+    return answer(request, f"/c/{key}/candidates", **library(request).by(key, author(request)).exclude(ids, reason))
+
+
+@router.post("/c/{key}/include", summary="Excluded or abandoned candidates may be proposed again.")
+def include(request: Request, key: str, ids: Ids, reason: Word = "") -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).include(ids, reason)
+    return answer(request, f"/c/{key}/candidates", included=count)
+
+
+@router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")
+def untell(request: Request, key: str, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Response:
+    opened(request, key)
+    found = library(request).by(key, author(request)).untell(tell)
+    start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/history", **found)
+
+
+@router.post("/c/{key}/rename", summary="Another name for a plate.")
+def rename(request: Request, key: str, old: Word, new: Word) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).rename(old, new)
+    start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/noise", renamed=count)
+
+
+@router.post("/c/{key}/strategy", summary="Another strategy from the next batch on.")
+def strategy(request: Request, key: str, strategy: Word) -> Response:
+    job = start(request, key, "change", strategy=strategy)
+    return answer(request, f"/c/{key}/next?job={job}", job=job)
+
+
 @router.post("/c/{key}/results", summary="Drop a file of results; nothing is stored yet.")
 def drop_results(request: Request, key: str, file: Annotated[UploadFile, File()]) -> Response:
     opened(request, key)
@@ -117,7 +155,7 @@ def drop_results(request: Request, key: str, file: Annotated[UploadFile, File()]
 @router.post("/c/{key}/results/{number}", summary="Store a dropped file: all of it or nothing.")
 def tell(request: Request, key: str, number: str, correct: Annotated[bool, Form()] = False) -> Response:
     opened(request, key)
-    upload = _upload(request, number, key)
+    upload = dropped(request, number, key)
     told: dict[str, Any] = {}
     if not upload.said:  # sent twice, stored once
         told = library(request).by(key, author(request)).tell(upload.path, correct)

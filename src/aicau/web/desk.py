@@ -96,9 +96,14 @@ class Desk:
         frame = campaign.ask(n, **options)
         return {"id": campaign.settings["id"], "rows": frame.to_dict("records"), "columns": list(frame)}
 
+    def change(self, address: str, author: str, **settings: Any) -> None:
+        """Other settings from the next batch on."""
+        campaign, campaign.author = self.at(address).changes, author
+        campaign.change(**settings)
+
     # Looks
 
-    def look(self, address: str, version: int) -> dict[str, Any]:
+    def look(self, address: str, version: Any) -> dict[str, Any]:
         """All that the report shows, and its figures. Nothing is written, and no model is fitted."""
         held = self.at(address)
         campaign = held.looks
@@ -130,7 +135,7 @@ class Desk:
         for start in range(0, campaign.n, PIECE):
             self.say(f"predicting all candidates ({start / campaign.n:.0%})")
             index = np.arange(start, min(start + PIECE, campaign.n))
-            pool = pa.Table.from_pandas(campaign.describe(index), preserve_index=False)
+            pool = pa.Table.from_pandas(campaign.describe(index.tolist()), preserve_index=False)
             own = {f"{POOL}{name}": pool.column(name) for name in pool.column_names}
             said = {} if model is None else model.predict(index).columns()
             own |= {f"{SAID}{name}": pa.array(values) for name, values in said.items()}

@@ -1,4 +1,4 @@
-"""The campaigns that a server shows, and what its pages know of each. No path comes from outside: a page names a key."""
+"""The campaigns that a server shows, and what is known of each. No path comes from outside: a page names a key."""
 
 import re
 import secrets
@@ -80,7 +80,7 @@ class Library:
 
     # Campaigns
 
-    def keys(self) -> list[str]:
+    def all(self) -> list[str]:
         """Of all campaigns; those that others put into a shown folder since, too."""
         with self.lock:
             for folder in self.folders if self.listed else ():
@@ -90,7 +90,9 @@ class Library:
             return [key for key, file in self.files.items() if "://" in file or Path(file).is_file()]
 
     def _add(self, address: str) -> str:
-        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", Path(address).stem if "://" not in address else address.rpartition("/")[2])
+        stem = re.sub(
+            r"[^A-Za-z0-9_-]+", "-", Path(address).stem if "://" not in address else address.rpartition("/")[2]
+        )
         key, number = stem.strip("-") or "campaign", 1
         while key in self.files:
             number += 1
@@ -101,7 +103,7 @@ class Library:
     def at(self, key: str) -> Campaign:
         """The campaign of this key."""
         with self.lock:
-            if key not in self.files and key not in self.keys():
+            if key not in self.files and key not in self.all():
                 raise LookupError(key)
             if key not in self.open:
                 self.open[key] = Campaign.open(self.files[key])
@@ -130,7 +132,10 @@ class Library:
         """An upload waits for its confirmation; the oldest ones are forgotten."""
         if not data:
             raise InputError("no file came; choose a CSV, Excel or Parquet file")
-        safe = re.sub(r"[^\w. -]+", "_", (name or "").replace("\\", "/").rpartition("/")[2])[-80:].strip(". ") or "table.csv"
+        safe = (
+            re.sub(r"[^\w. -]+", "_", (name or "").replace("\\", "/").rpartition("/")[2])[-80:].strip(". ")
+            or "table.csv"
+        )
         number = secrets.token_hex(12)
         folder = self.scratch / number
         folder.mkdir()
@@ -154,7 +159,7 @@ class Library:
         """The report's numbers and figures; starts to compute them where they are not there or not of now."""
         campaign, view = self.at(key), self._view(key, "look")
         with self.lock:
-            version = campaign.version()
+            version = (campaign.version(), self.worker.changes[key])  # a model may be new and nothing else
             view.renew(version, lambda: self.worker.submit("look", key, True, address=self.files[key], version=version))
         return view
 

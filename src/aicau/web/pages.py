@@ -1,14 +1,10 @@
-"""What pages show, each also as JSON. Nothing here writes, fits or waits: what is long is asked of the background process."""
+"""What pages show, each also as JSON. Nothing here writes, fits or waits: the background process does what is long."""
 
 import functools
-import io
-import tempfile
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-import pyarrow as pa
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
@@ -16,14 +12,10 @@ from aicau import tables
 from aicau.campaign.campaign import Campaign
 from aicau.core.errors import AicauError
 from aicau.tables import candidates as columns
-from aicau.web import candidates
-from aicau.web.candidates import STATES
 from aicau.web.library import Library, Upload
 from aicau.web.plain import plain, plates
 
 router = APIRouter()
-Key = Annotated[str, Query()]
-KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
 NAV = {
     "overview": "Overview",
     "next": "Next batch",
@@ -113,7 +105,7 @@ def basis(request: Request, key: str) -> dict[str, Any]:
 def campaigns(request: Request) -> dict[str, Any]:
     """All campaigns that this server shows."""
     rows = []
-    for key in library(request).keys():
+    for key in library(request).all():
         try:
             rows.append({"key": key, "problem": "", **library(request).at(key).status()})
         except AicauError as error:
@@ -147,7 +139,7 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
     data = basis(request, key)
     campaign, preview = opened(request, key), None
     asked = library(request).worker.jobs.get(job)
-    if asked is not None and asked.campaign == key and asked.verb == "ask" and asked.over:
+    if asked is not None and asked.campaign == key and asked.verb in ("ask", "change") and asked.over:
         preview = asked.result if asked.arguments.get("preview") else None
         data["problem"] = asked.error
     id = campaign.settings["id"]
@@ -176,14 +168,16 @@ def results(request: Request, key: str) -> dict[str, Any]:
     """Where results are dropped, and what was told so far."""
     data = basis(request, key)
     campaign = opened(request, key)
-    return data | {"columns": [campaign.settings["id"], campaign.settings["target"], campaign.settings["batch"]]}
+    told = campaign.measurements().iloc[::-1]
+    names = [campaign.settings["id"], campaign.settings["target"], campaign.settings["batch"]]
+    return data | {"columns": names, "rows": told.head(200), "total": len(told)}
 
 
 @page("/c/{key}/results/{number}", "check.html.j2")
 def check(request: Request, key: str, number: str, correct: bool = False) -> dict[str, Any]:
     """What a dropped file would change, row by row; nothing is stored yet."""
     data = basis(request, key)
-    upload = _upload(request, number, key)
+    upload = dropped(request, number, key)
     found: dict[str, Any] = {"file": upload.name, "number": number, "correct": correct, "said": upload.said}
     found |= {"rows": [], "names": [], "counts": {}, "problem": "", "outcomes": {}}
     if not upload.said:
@@ -196,82 +190,11 @@ def check(request: Request, key: str, number: str, correct: bool = False) -> dic
     return data | found
 
 
-def _upload(request: Request, number: str, key: str = "") -> Upload:
+def dropped(request: Request, number: str, key: str = "") -> Upload:
     try:
         return library(request).upload(number, key)
     except LookupError:
         raise HTTPException(404, "This file is not here any more; drop it again.") from None
-
-
-@page("/c/{key}/map", "map.html.j2")
-def map_(
-    request: Request,
-    key: str,
-    x: Annotated[str, Query(max_length=200)] = "",
-    y: Annotated[str, Query(max_length=200)] = "",
-    colour: Annotated[str, Query(max_length=200)] = "",
-    x0: float | None = None,
-    x1: float | None = None,
-    y0: float | None = None,
-    y1: float | None = None,
-) -> dict[str, Any]:
-    """Candidates in two dimensions, coloured by what is predicted of them; a window shows a part of them."""
-    data = basis(request, key)
-    table, view = library(request).candidates(key)
-    if table is None:
-        return data | {"map": None, "table": _waiting(view)}
-    x, y = x or table.places()[0], y or table.places()[min(1, len(table.places()) - 1)]
-    colour = colour or next(iter(table.colours()), "")
-    inf = float("inf")
-    for name in (x, y):
-        if name not in table.places():
-            raise HTTPException(404, "There is no such column.")
-    window = {x: (-inf if x0 is None else x0, inf if x1 is None else x1)}
-    low, high = window.get(y, (-inf, inf))
-    window[y] = (max(low, -inf if y0 is None else y0), min(high, inf if y1 is None else y1))
-    mask = table.found("", None, window)
-    drawn = table.map(x, y, colour, mask)
-    moment = opened(request, key).moment()
-    measured = {row.candidate for row in moment.rows}
-    for name, some in (("measured", measured), ("pending", moment.pending)):
-        drawn[name] = table.marks(x, y, drawn["ends"], some, mask)
-    rows, total = table.rows(mask, colour, True, 1)
-    zoomed = any(end is not None for end in (x0, x1, y0, y1))
-    options = {"places": table.places(), "colours": table.colours(), "colour": colour, "zoomed": zoomed}
-    return data | {"map": drawn, "rows": rows[:20], "total": total, "names": table.said, **options}
-
-
-@page("/c/{key}/candidates", "candidates.html.j2")
-def all_candidates(
-    request: Request,
-    key: str,
-    q: Annotated[str, Query(max_length=200)] = "",
-    sort: Annotated[str, Query(max_length=200)] = "",
-    down: bool = False,
-    show: Literal["all", "measured", "pending", "excluded"] = "all",
-    page: Annotated[int, Query(ge=1, le=10**6)] = 1,
-) -> dict[str, Any]:
-    """Candidates with predictions: found, sorted, page by page."""
-    data = basis(request, key)
-    table, view = library(request).candidates(key)
-    if table is None:
-        return data | {"rows": None, "table": _waiting(view)}
-    moment = opened(request, key).moment()
-    states = {**dict.fromkeys((row.candidate for row in moment.rows), "measured")}
-    states |= dict.fromkeys(moment.barred, "excluded") | dict.fromkeys(moment.pending, "pending")
-    only = None if show == "all" else [at for at, state in states.items() if state == show]
-    mask = table.found(q, only, {})
-    rows, total = table.rows(mask, sort, down, page)
-    for row in rows:
-        row["state"] = states.get(row["number"], "")
-    pages = -(-total // candidates.PAGE)
-    names = {"said": table.said, "features": table.pool, "id": table.id, "states": STATES}
-    search = {"q": q, "sort": sort, "down": down, "show": show, "page": page}
-    return data | names | {"rows": rows, "total": total, "pages": pages, "search": search}
-
-
-def _waiting(view: Any) -> dict[str, Any]:
-    return {"step": view.job.step if view.job else "", "error": view.failed[1]}
 
 
 @page("/c/{key}/noise", "noise.html.j2")
@@ -282,6 +205,18 @@ def noise(request: Request, key: str) -> dict[str, Any]:
     if contents is None:
         return data | {"noise": None, "labels": None, "unusual": []}
     return data | {"noise": contents.noise, "labels": contents.labels, "unusual": contents.unusual}
+
+
+@page("/c/{key}/history", "history.html.j2")
+def history(request: Request, key: str) -> dict[str, Any]:
+    """All that happened, newest first: who, when, what; and what can be taken back."""
+    data = basis(request, key)
+    campaign = opened(request, key)
+    rows = plain(campaign.history().iloc[::-1])
+    current = set(campaign.measurements()["tell"])
+    for row in rows:
+        row["standing"] = row["what"] == "tell" and row["number"] in current
+    return data | {"rows": rows}
 
 
 @router.get("/jobs/{number}.json", summary="How far a piece of long work is.")
@@ -309,7 +244,7 @@ def understood(
     ignore: Annotated[list[str] | None, Query(max_length=200)] = None,
 ) -> dict[str, Any]:
     """What was understood of a table of candidates, to be corrected before a campaign is made of it."""
-    upload = _upload(request, number)
+    upload = dropped(request, number)
     found: dict[str, Any] = {"file": upload.name, "number": number, "problem": "", "columns": [], "notes": []}
     found |= {"rows": 0, "names": [], "sample": [], "id": id, "ignore": ignore or []}
     try:
@@ -319,46 +254,7 @@ def understood(
         found["id"] = id = id if id in names else (likely or names)[0]
         found |= {"rows": sheet.rows, "names": names, "sample": sheet.table.slice(0, 5).to_pylist()}
         found["columns"] = columns.describe(sheet, id, [name for name in found["ignore"] if name in names])
+        found["notes"] = [*sheet.notes, *columns.notes(found["columns"], sheet.rows)]
     except AicauError as error:
         found["problem"] = str(error)
     return found | {"suggested": Path(upload.name).stem.replace(" ", "-")[:60]}
-
-
-@router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
-def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
-    frame = opened(request, key).pending()
-    return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")
-
-
-@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
-def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
-    opened(request, key)
-    table, _ = library(request).candidates(key)
-    if table is None or not table.said:
-        raise HTTPException(404, "There are no predictions yet; update the model first.")
-    names = {f"{candidates.POOL}{table.id}": table.id} | {f"{candidates.SAID}{name}": name for name in table.said}
-    return _file(table.table.select(list(names)).rename_columns(list(names.values())), f"{key}-predictions.{kind}")
-
-
-def _file(table: pa.Table, name: str) -> Response:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        tables.write([table], path)
-        data = path.read_bytes()
-    return _download(data, name, KINDS[path.suffix[1:]])
-
-
-def _download(data: bytes, name: str, kind: str) -> Response:
-    return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
-
-
-@router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
-def everything(request: Request, key: str) -> Response:
-    campaign = opened(request, key)
-    packed = io.BytesIO()
-    with tempfile.TemporaryDirectory() as folder:
-        files = campaign.export(Path(folder) / key)
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in files:
-                archive.write(file, file.relative_to(folder))
-    return _download(packed.getvalue(), f"{key}.zip", "application/zip")

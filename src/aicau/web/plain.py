@@ -48,5 +48,7 @@ def plates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     for number in sorted({place[0] for place in places}):
         wells = {place[1:]: row for place, row in zip(places, rows, strict=True) if place[0] == number}
         lines = [[wells.get((r, c)) for c in range(SIZES[size][1])] for r in range(SIZES[size][0])]
-        made.append({"size": size, "rows": [(chr(65 + at), line) for at, line in enumerate(lines)], "given": all(placed)})
+        made.append(
+            {"size": size, "rows": [(chr(65 + at), line) for at, line in enumerate(lines)], "given": all(placed)}
+        )
     return made

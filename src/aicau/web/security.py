@@ -1,7 +1,7 @@
 """Who may look and who may change: hosts, tokens, cookies, forged requests, sizes.
 
-Everything is checked before a page sees the request. A cookie holds a random name and its signature; the word that every
-form carries (CSRF) is signed with that name, so that another site can neither read nor make it.
+Everything is checked before a page sees the request. A cookie holds a random name and its signature; the word that
+every form carries (CSRF) is signed with that name, so that another site can neither read nor make it.
 """
 
 import hashlib
@@ -97,14 +97,18 @@ class Gate:
             await self._refuse(error, scope, receive, self._with_headers(send, scope, ""))
             return
         if state["cookie"] == "" and not state["bearer"] and not _open(scope["path"]):
-            back = RedirectResponse("/login", 303) if _page(headers, scope) else _sentence(401, "Log in at /login first.")
+            back = (
+                RedirectResponse("/login", 303) if _page(headers, scope) else _sentence(401, "Log in at /login first.")
+            )
             await back(scope, receive, self._with_headers(send, scope, ""))
             return
         await self.app(scope, _limited(receive), self._with_headers(send, scope, fresh))
 
     def _host(self, scope: Scope, headers: Headers) -> None:
         found = headers.getlist("host")
-        name = urlsplit(f"//{found[0]}").hostname if len(found) == 1 and re.fullmatch(r"[\w.:\[\]-]+", found[0]) else None
+        name = (
+            urlsplit(f"//{found[0]}").hostname if len(found) == 1 and re.fullmatch(r"[\w.:\[\]-]+", found[0]) else None
+        )
         if name is None or name.casefold() not in self.guard.hosts:
             raise HTTPException(421, "This server does not answer to that name; use the address that it printed.")
         if scope["method"] not in ("GET", "HEAD"):
@@ -166,7 +170,9 @@ def _page(headers: Headers, scope: Scope) -> bool:
 
 
 def _sentence(status: int, words: str) -> Response:
-    return Response(json.dumps({"detail": words}), status, {"retry-after": "60"} if status == 429 else None, "application/json")
+    return Response(
+        json.dumps({"detail": words}), status, {"retry-after": "60"} if status == 429 else None, "application/json"
+    )
 
 
 def _length(headers: Headers) -> None:
@@ -176,7 +182,9 @@ def _length(headers: Headers) -> None:
 
 
 def too_large() -> HTTPException:
-    return HTTPException(413, f"This file is larger than {MOST_BYTES // 2**20} MB; use `aicau` on the command line for it.")
+    return HTTPException(
+        413, f"This file is larger than {MOST_BYTES // 2**20} MB; use `aicau` on the command line for it."
+    )
 
 
 def _limited(receive: Receive) -> Receive:

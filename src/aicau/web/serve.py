@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 import aicau
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.report.page import environment
-from aicau.web import changes, pages
+from aicau.web import changes, downloads, pages, pool
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
 from aicau.web.security import LOOPBACK, Gate, Guard
@@ -61,7 +61,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
         kept = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
 
-    for router in (pages.router, changes.router, changes.open_router):
+    for router in (pool.router, downloads.router, changes.router, changes.open_router):
         app.include_router(router)
     app.add_exception_handler(AicauError, _refused)
     app.add_exception_handler(HTTPError, _refused)
@@ -102,7 +102,9 @@ def serve(places: Sequence[str], host: str = "127.0.0.1", port: int = 8765, toke
     app = make_app(places, token, sorted(hosts))
     address = f"http://{shown}:{bound.getsockname()[1]}/"
     print(f"open {address}{'login' if token else ''} (stop with Ctrl-C)", flush=True)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
     uvicorn.Server(config).run(sockets=[bound])
 
 
@@ -124,5 +126,3 @@ def _addresses() -> list[str]:
         return [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)]
     except OSError:
         return []
-
-

@@ -6,13 +6,14 @@ import secrets
 import signal
 import threading
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+LOOKS = ("look", "table")  # that change nothing
 MOST_JOBS = 200  # remembered
 
 
@@ -47,6 +48,7 @@ class Worker:
     def __init__(self) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.waiting: SimpleQueue[Job | None] = SimpleQueue()
+        self.changes: Counter[str] = Counter()  # of each campaign that were made here
         self.lock = threading.Lock()
         self.pipe: Connection | None = None
         self.process: Any = None
@@ -69,7 +71,7 @@ class Worker:
     def of(self, campaign: str) -> Job | None:
         """The change of this campaign that is under way."""
         running = [job for job in list(self.jobs.values()) if job.campaign == campaign and not job.over]
-        return next((job for job in running if job.verb != "look"), None)
+        return next((job for job in running if job.verb not in LOOKS), None)
 
     def close(self) -> None:
         self.waiting.put(None)
@@ -84,6 +86,7 @@ class Worker:
             except (EOFError, OSError):
                 self.pipe = None
                 done, answer = False, "the background process ended unexpectedly (was memory short?); try again"
+            self.changes[job.campaign] += job.verb not in LOOKS
             if done:
                 job.result = answer
             else:
