@@ -92,6 +92,16 @@ def test_every_verb_is_in_the_campaigns_page():
         "export",
         "doctor",
         "compact",
+        "exclude",
+        "include",
+        "add",
+        "rename",
+        "change",
+        "untell",
+        "import",
+        "batches",
+        "history",
+        "measurements",
     ):
         assert f"`aicau {verb}" in page, verb
 

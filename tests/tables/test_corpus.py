@@ -117,6 +117,7 @@ READ = {
     "a comma that can only be a decimal one": text(with_cell(0, 1, "1,500"), mark=";", comma=True),
     "other columns": text([[*row, "x"] for row in ROWS], [*HEADER, "note"]),
     "another order": text([row[::-1] for row in ROWS], HEADER[::-1]),
+    "numbers of rows before the first column": text([[str(at), *row] for at, row in enumerate(ROWS)], ["", *HEADER]),
     "quoted cells": text([[f'"{cell}"' for cell in row] for row in ROWS], mark=";"),
     "a template with rows not filled in": text([*ROWS, ["7", "", "", ""]]),
     "excel": book(("Sheet1", NUMBERS)),

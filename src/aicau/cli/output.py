@@ -60,20 +60,20 @@ def many(count: int, noun: str) -> str:
 
 def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool, words: str, blank: Sequence[str] = ()) -> None:
     """A table: into a file, with empty columns to be filled in, and as JSON, CSV or a sentence on the output."""
+    import pyarrow as pa
+
+    from aicau import tables
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    at = table.column_names.index("replicate") + 1 if blank else 0
+    for name in reversed(blank):
+        table = table.add_column(at, name, pa.nulls(table.num_rows, pa.string()))
     if out is not None:
-        import pyarrow as pa
-
-        from aicau import tables
-
-        table = pa.Table.from_pandas(frame, preserve_index=False)
-        at = table.column_names.index("replicate") + 1 if blank else 0
-        for name in reversed(blank):
-            table = table.add_column(at, name, pa.nulls(table.num_rows, pa.string()))
         write_whole(out, lambda partial: tables.write([table], partial), force)
     if as_json:
         print(json.dumps(plain(frame), allow_nan=False))
     elif out is None:
-        show(frame)
+        show(table)
     else:
         print(without_password(words))
 

@@ -231,14 +231,21 @@ def too_many(columns: int, name: str) -> None:
 
 
 def _filled(table: pa.Table, lines: NDArray[np.int64] | None) -> tuple[pa.Table, NDArray[np.int64] | None]:
-    """Without columns that have neither a name nor a cell, and rows that have no cell: spreadsheets add both."""
+    """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
 
     def empty(at: int) -> pa.ChunkedArray:
         column = table.column(at)
         return pc.equal(pc.fill_null(column, ""), "") if is_text(column.type) else pc.is_null(column)
 
-    names = table.column_names
-    table = table.select([at for at, name in enumerate(names) if name or not pc.all(empty(at)).as_py()])
+    def numbering(at: int) -> bool:
+        """Numbers of rows, which some programs put before the first column."""
+        cells = (str(cell) for cell in table.column(at).slice(0, 1000).to_pylist())
+        return at == 0 and table.num_columns > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+
+    def needed(at: int) -> bool:
+        return bool(table.column_names[at]) or not (pc.all(empty(at)).as_py() or numbering(at))
+
+    table = table.select([at for at in range(table.num_columns) if needed(at)])
     if not table.num_columns or not table.num_rows:
         return table, lines
     blank = empty(0)
