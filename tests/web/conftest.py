@@ -3,9 +3,9 @@
 import shutil
 
 import pytest
-from serving import HOSTILE, Server, pool, results
 
 from aicau import Campaign
+from serving import HOSTILE, Server, pool, results
 
 
 @pytest.fixture(scope="session")

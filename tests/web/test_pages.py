@@ -7,7 +7,6 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from serving import HOSTILE, pool, results
 from starlette.testclient import TestClient
 
 from aicau import Campaign
@@ -16,6 +15,7 @@ from aicau.web.desk import attributes
 from aicau.web.plain import plain, plates
 from aicau.web.security import MOST_BYTES
 from aicau.web.serve import make_app
+from serving import HOSTILE, pool, results
 
 PAGES = ("overview", "next", "results", "map", "candidates", "noise", "history")
 
@@ -284,7 +284,9 @@ def test_too_large_an_upload_is_refused(client):
         for _ in range(65):
             yield b"x" * 2**20
 
-    chunked = TestClient.post(client, "/new", content=pieces(), headers={"content-type": "multipart/form-data; boundary=a"})
+    chunked = TestClient.post(
+        client, "/new", content=pieces(), headers={"content-type": "multipart/form-data; boundary=a"}
+    )
     assert chunked.status_code in (400, 413)
 
 

@@ -36,6 +36,7 @@ class View:
     result: dict[str, Any] | None = None
     job: Job | None = None
     failed: tuple[Any, str] = (None, "")  # for which version, and why
+    version: Any = None  # of the campaign when it was last asked for
 
     def renew(self, version: Any, submit: Any) -> None:
         """Take what is done, and start what is not; a failed job is not tried again before something changes."""
@@ -47,6 +48,7 @@ class View:
                 self.result |= {"for": done.result["for"], "stale": True}
             else:
                 self.result = done.result
+        self.version = version
         known = None if self.result is None else self.result["for"]
         if self.job is None and known != version and self.failed[0] != version:
             self.job = submit()
@@ -64,6 +66,7 @@ class Library:
         self.uploads: OrderedDict[str, Upload] = OrderedDict()
         self.views: dict[tuple[str, str], View] = {}
         self.tables: dict[str, tuple[str, Candidates]] = {}
+        self.pages: OrderedDict[str, tuple[Any, str]] = OrderedDict()  # rendered, with what they depend on
         self.lock = threading.RLock()
         for place in places:
             if "://" in place or not Path(place).is_dir():
@@ -180,6 +183,13 @@ class Library:
                 if old is not None:
                     Path(old[0]).unlink(missing_ok=True)
             return (self.tables[key][1] if key in self.tables else None), view
+
+    def stamp(self, key: str) -> Any:
+        """What a page of this campaign depends on; starts to compute what it lacks."""
+        views = (self.candidates(key)[1], self._view(key, "look"))
+        job = self.worker.of(key)
+        known = [(id(view.result), view.failed, view.job and view.job.step) for view in views]
+        return views[1].version, job and (job.id, job.step), known
 
     def _view(self, key: str, kind: str) -> View:
         with self.lock:

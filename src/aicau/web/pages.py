@@ -1,12 +1,14 @@
 """What pages show, each also as JSON. Nothing here writes, fits or waits: the background process does what is long."""
 
 import functools
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
+from markupsafe import escape
 
 from aicau import tables
 from aicau.campaign.campaign import Campaign
@@ -16,6 +18,8 @@ from aicau.web.library import Library, Upload
 from aicau.web.plain import plain, plates
 
 router = APIRouter()
+MOST_KEPT = 300  # rendered pages
+CSRF, NAME = (f"mark-{secrets.token_hex(16)}" for _ in range(2))  # where each person's own words stand
 NAV = {
     "overview": "Overview",
     "next": "Next batch",
@@ -33,18 +37,42 @@ def library(request: Request) -> Library:
 
 
 def rendered(request: Request, template: str, code: int = 200, **data: Any) -> HTMLResponse:
-    """A page from a template, with what every page needs."""
-    state, app = request.state, request.app.state
-    common = {
-        "csrf": app.guard.csrf(state.cookie) if state.cookie else "",
-        "name": request.cookies.get("aicau_name", ""),
-        "nav": NAV,
-        "assets": app.assets,
-        "path": request.url.path,
-        "query": dict(request.query_params),
-        "key": None,
-    }
-    return HTMLResponse(app.templates.get_template(template).render(**common | data), code)
+    """A page from a template, for whoever asks."""
+    return HTMLResponse(_own(request, _text(request, template, data)), code)
+
+
+def _text(request: Request, template: str, data: dict[str, Any]) -> str:
+    """The page for everybody, with marks for what differs."""
+    app = request.app.state
+    common = {"csrf": CSRF, "name": NAME, "nav": NAV, "assets": app.assets, "path": request.url.path, "key": None}
+    common["query"] = dict(request.query_params)
+    text: str = app.templates.get_template(template).render(**common | data)
+    return text
+
+
+def _own(request: Request, text: str) -> str:
+    """The same page for one person."""
+    state = request.state
+    text = text.replace(CSRF, request.app.state.guard.csrf(state.cookie) if state.cookie else "")
+    return text.replace(NAME, str(escape(request.cookies.get("aicau_name", ""))))
+
+
+def _kept(
+    request: Request, template: str, view: Callable[..., dict[str, Any]], options: dict[str, Any]
+) -> HTMLResponse:
+    """A campaign's page, rendered once for all who look at it until something changes."""
+    lib = library(request)
+    opened(request, options["key"])
+    stamp, place = lib.stamp(options["key"]), str(request.url)
+    held = lib.pages.get(place)
+    if held is None or held[0] != stamp:
+        text = _text(request, template, view(request, **options))
+        held = (lib.stamp(options["key"]), text)
+        with lib.lock:
+            lib.pages[place] = held
+            while len(lib.pages) > MOST_KEPT:
+                lib.pages.popitem(last=False)
+    return HTMLResponse(_own(request, held[1]))
 
 
 def page(path: str, template: str) -> Callable[[Callable[..., dict[str, Any]]], Callable[..., dict[str, Any]]]:
@@ -53,6 +81,8 @@ def page(path: str, template: str) -> Callable[[Callable[..., dict[str, Any]]], 
     def add(view: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
         @functools.wraps(view)
         def as_page(request: Request, **options: Any) -> HTMLResponse:
+            if "key" in options and "number" not in options:
+                return _kept(request, template, view, options)
             return rendered(request, template, **view(request, **options))
 
         @functools.wraps(view)

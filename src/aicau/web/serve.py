@@ -66,7 +66,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
     app.add_exception_handler(AicauError, _refused)
     app.add_exception_handler(HTTPError, _refused)
     app.add_exception_handler(RequestValidationError, _refused)
-    app.add_middleware(GZipMiddleware, minimum_size=2000)
+    app.add_middleware(GZipMiddleware, minimum_size=20_000, compresslevel=1)
     app.add_middleware(Gate, guard=guard)
     return app
 
