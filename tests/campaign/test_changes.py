@@ -108,7 +108,10 @@ def test_models_of_a_smaller_pool_are_fitted_again(tmp_path):
         with pytest.raises(InputError, match="did you mean 'farthest'"):
             campaign.change(strategy="farthes")
         with pytest.raises(InputError, match="nothing is to be changed"):
-            campaign.change(strategy="random")
+            campaign.change(strategy="random", goal="map")
+        assert campaign.change(goal="max", weight="x") == {"goal": "max", "weight": "x"}
+        with pytest.raises(InputError, match="unknown column of weights 'w'"):
+            campaign.change(weight="w")
         assert campaign.batches().strategy.tolist()[-2:] == ["pemse:direct:spread:difference", "random"]
 
 
@@ -181,7 +184,7 @@ def test_a_forgotten_batch_column_is_added_later(tmp_path):
         with pytest.raises(InputError, match="no column 'plate'"):
             campaign.tell(first[["id", "y"]])
         told = campaign.tell(first.assign(y=[1.0, 2.0, 3.5]))
-        assert (told["new"], told["superseded"], told["unrequested"]) == (3, 3, 3)
+        assert (told["new"], told["placed"], told["superseded"], told["unrequested"]) == (0, 3, 3, 0)
         assert values(campaign) == [("c1", 1.0, "A"), ("c2", 2.0, "A"), ("c2", 3.5, "B")]
         assert campaign.tell(first.assign(y=[1.0, 2.0, 3.5]))["already"]
         with pytest.raises(InputError, match="the batch column is 'plate'; rename the column of the file"):

@@ -185,6 +185,13 @@ def test_columns_are_found_in_any_case(campaign):
         campaign.tell(table("c3", 1.0, status="ok", Status="failed"))
 
 
+@pytest.mark.parametrize("name", ["Sta tus", "\ufeffstatus", "status\u200b", "\u00a0STATUS", "ｓtatus", "st\u00adatus"])
+def test_columns_with_marks_that_nobody_sees_are_found(campaign, name):
+    campaign.tell(table("c1", 99.0, **{name: "failed"}))
+    assert campaign.status()["failed_wells"] == 1
+    assert values(campaign) == [("c1", None, "P1")]
+
+
 def test_names_that_look_alike_need_a_decision(tmp_path):
     with create(tmp_path / "c.db", task="classification") as campaign:
         assert campaign.tell(table("c1 c2", ["Good", "bad"], [" P1", "1"]))["warnings"] == ()
@@ -218,7 +225,7 @@ def test_names_that_look_alike_need_a_decision(tmp_path):
 
 
 def test_the_words():
-    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "pending"], 0)
+    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "placed", "pending"], 0)
     told = none | {"already": False}
     counts = {"new": 24, "known": 12, "completed": 20, "failed": 2, "unrequested": 4, "pending": 6}
     assert summary(told | counts) == (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from aicau.campaign import handout
-from aicau.campaign.setup import check_room, check_size
+from aicau.campaign.setup import check_goal, check_room, check_size
 from aicau.store import Moment, schema
 
 if TYPE_CHECKING:
@@ -17,10 +17,22 @@ if TYPE_CHECKING:
 Row = tuple[int, int, str, str]  # candidate, replicate, reason, its numbers as JSON
 
 
-def ask(campaign: "Campaign", n: Any, request: str | None, replicates: Any, preview: bool) -> pd.DataFrame:
+def ask(
+    campaign: "Campaign",
+    n: Any,
+    request: str | None,
+    goal: str | None,
+    weight: str | None,
+    replicates: Any,
+    preview: bool,
+) -> pd.DataFrame:
     """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
     n, replicates = check_size(n), check_size(replicates)
     settings, models = campaign.settings, campaign.models
+    counts = (
+        check_goal(settings.get("goal", "map") if goal is None else goal, campaign.task),
+        settings.get("weight") if weight is None else weight,
+    )
     while True:
         with campaign.store.reading() as session:
             if (known := handout.answered(session, settings, request, n * replicates)) is not None:
@@ -28,7 +40,7 @@ def ask(campaign: "Campaign", n: Any, request: str | None, replicates: Any, prev
             moment = Moment.read(session)
         check_room(moment, n, campaign.n)
         model = None if models.missing(moment) else models.at(moment)
-        rows = _choose(campaign, moment, model, n, replicates)
+        rows = _choose(campaign, moment, model, n, replicates, *counts)
         if preview:
             with campaign.store.reading() as session:
                 return handout.frame(session, settings, [_proposal(row) for row in rows])
@@ -41,17 +53,26 @@ def ask(campaign: "Campaign", n: Any, request: str | None, replicates: Any, prev
             if now.last_ask != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = now
-                rows = _choose(campaign, moment, model, n, replicates)
+                rows = _choose(campaign, moment, model, n, replicates, *counts)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
             return handout.batch(session, settings, ask)
 
 
-def _choose(campaign: "Campaign", moment: Moment, model: "Model | None", n: int, replicates: int) -> list[Row]:
+def _choose(
+    campaign: "Campaign",
+    moment: Moment,
+    model: "Model | None",
+    n: int,
+    replicates: int,
+    goal: str,
+    weight: str | None,
+) -> list[Row]:
     from aicau.campaign.choice import choose
 
     check_room(moment, n, campaign.n)
-    picks = choose(campaign.models, moment, model, campaign.strategy, campaign.task, campaign.settings["seed"], n)
+    how = (campaign.strategy, campaign.task, campaign.settings["seed"], n, goal, weight)
+    picks = choose(campaign.models, moment, model, *how)
     wells: dict[int, int] = {}  # of a candidate in this batch, before this pick
     rows = []
     for pick in picks:

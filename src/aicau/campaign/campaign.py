@@ -17,9 +17,9 @@ from aicau import tables
 from aicau.campaign import handout
 from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
-from aicau.campaign.setup import check_address, check_model, check_name, default_author, settings_for
+from aicau.campaign.setup import check_address, check_goal, check_model, check_name, default_author, settings_for
 from aicau.core.errors import InputError, shown
-from aicau.core.files import check_new, is_report, write_whole
+from aicau.core.files import check_new, check_other, is_report, named, write_whole
 from aicau.store import Check, Store, create_store, examine, open_store
 from aicau.tables import candidates
 
@@ -69,7 +69,9 @@ class Campaign(Changing):
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
-        ensemble: str = "paper",
+        ensemble: str = "combined",
+        goal: str = "map",
+        weight: str | None = None,
         sheet: str | None = None,
         skip: int = 0,
     ) -> "Campaign":
@@ -84,7 +86,7 @@ class Campaign(Changing):
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
-            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+            `default` if not given.
         seed : int
         id : str, optional
             The column of the pool that tells candidates apart; "id" if not given.
@@ -93,18 +95,24 @@ class Campaign(Changing):
         author : str, optional
         task : {"regression", "classification", "count"}
             What a result is: a value, one of some labels, or a whole number from 0.
-        ensemble : {"paper", "process", "auto"}
-            The model of values.
+        ensemble : {"combined", "paper"}
+            What predicts: the networks combined with Gaussian processes and trees, or the paper's networks alone.
+        goal : str
+            What the campaign is for: a good prediction of all candidates (map), of the best twentieth (max, min), or of
+            those beyond a threshold (above:3.5, below:3.5).
+        weight : str, optional
+            A column of the pool with how much each candidate counts, 0 or more; it is no feature.
         sheet : str, optional
             Which sheet of an Excel file.
         skip : int
             Lines above the column names.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
-        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble)
+        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
         pieces = candidates.cut(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -127,7 +135,15 @@ class Campaign(Changing):
 
     # Asking
 
-    def ask(self, n: int, request: str | None = None, replicates: int = 1, preview: bool = False) -> pd.DataFrame:
+    def ask(
+        self,
+        n: int,
+        request: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+        replicates: int = 1,
+        preview: bool = False,
+    ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
         Parameters
@@ -136,6 +152,8 @@ class Campaign(Changing):
             How many points.
         request : str, optional
             A name. The same name again gives the same batch: nothing is asked twice when a connection died.
+        goal, weight : str, optional
+            For this batch; those of the campaign where they are not given.
         replicates : int
             Wells of each point: the batch has `n * replicates` rows.
         preview : bool
@@ -143,7 +161,7 @@ class Campaign(Changing):
         """
         from aicau.campaign.asking import ask
 
-        return ask(self, n, request, replicates, preview)
+        return ask(self, n, request, goal, weight, replicates, preview)
 
     # Telling
 
@@ -174,6 +192,8 @@ class Campaign(Changing):
             nothing was new; `warnings` about what may not be meant so.
         """
         from aicau.campaign.telling import tell
+
+        check_other(table, self.store.engine.url.database)
 
         return tell(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
 
@@ -221,7 +241,7 @@ class Campaign(Changing):
         """
         if path is None:
             return pa.concat_tables(self.predictions(details)).to_pandas()
-        check_new(Path(path), force)
+        check_new(named(path), force, self.store.engine.url.database)
         stream = self.predictions(details)
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
@@ -286,7 +306,7 @@ class Campaign(Changing):
         """
         from aicau.campaign.export import export
 
-        return export(self.store, Path(folder), force)
+        return export(self.store, named(folder), force)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
@@ -296,8 +316,8 @@ class Campaign(Changing):
         from aicau.report.gather import gather
         from aicau.report.page import render
 
-        force = force or is_report(Path(path))
-        check_new(Path(path), force)
+        force = force or is_report(named(path))
+        check_new(named(path), force, self.store.engine.url.database)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from aicau import tables
 from aicau.campaign import handout
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_model, check_name
-from aicau.core.errors import InputError, shown
+from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_of
+from aicau.core.errors import InputError, shown, unknown
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
@@ -65,10 +65,16 @@ class Changing(Looking):
         """Another name for a batch; one that exists already takes the rows in. Returns how many rows there were."""
         return rename(self, old, new)
 
-    def change(self, strategy: str | None = None, batch: str | None = None) -> dict[str, Any]:
-        """Another strategy from the next batch on, or a batch column for a campaign that began without one (tell the
-        earlier files again: their rows get their batch). Returns what is new."""
-        return change(self, strategy, batch)
+    def change(
+        self,
+        strategy: str | None = None,
+        batch: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+    ) -> dict[str, Any]:
+        """Another strategy, goal or weight from the next batch on, or a batch column for a campaign that began without
+        one (tell the earlier files again: their rows get their batch). Returns what is new."""
+        return change(self, strategy, batch, goal, weight)
 
 
 def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
@@ -132,19 +138,28 @@ def rename(campaign: Changing, old: str, new: str) -> int:
         return changes.rename(session, old, new, campaign.author)
 
 
-def change(campaign: Changing, strategy: str | None, batch: str | None) -> dict[str, Any]:
+def change(
+    campaign: Changing, strategy: str | None, batch: str | None, goal: str | None, weight: str | None
+) -> dict[str, Any]:
     """Other settings from the next batch on; gives those that are new."""
     with campaign.store.writing() as session:
         settings = campaign.settings
         new: dict[str, Any] = {}
         if strategy is not None:
-            check_model(strategy, settings["seed"], campaign.task, settings.get("ensemble", "paper"))
+            check_model(strategy, settings["seed"], campaign.task, ensemble_of(settings))
             new["strategy"] = strategy
         if batch is not None:
             new["batch"] = _batch_column(batch, settings)
-        new = {name: value for name, value in new.items() if value != settings[name]}
+        if goal is not None:
+            new["goal"] = check_goal(goal, campaign.task)
+        if weight is not None:
+            names = [column["name"] for column in settings["columns"]]
+            if weight not in names:
+                raise unknown("column of weights", weight, names)
+            new["weight"] = weight
+        new = {name: value for name, value in new.items() if value != settings.get(name)}
         if not new:
-            raise InputError("nothing is to be changed; name another strategy or batch column")
+            raise InputError("nothing is to be changed; name another strategy, goal, weight or batch column")
         changes.change(session, new, campaign.author)
     campaign.refreshed()
     return new

@@ -11,7 +11,7 @@ from aicau.cli.app import app
 from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
 from aicau.cli.output import busy, check_out, hand_out, many, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
-from aicau.core.files import is_report, reason
+from aicau.core.files import PAGES, is_report, reason
 
 
 @app.command()
@@ -23,9 +23,11 @@ def init(
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
     task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
-    ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
+    ensemble: Annotated[str, typer.Option(help="What predicts: combined or paper (networks alone)")] = "combined",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
+    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     sheet: SheetName = None,
     skip: Skip = 0,
     author: Author = None,
@@ -41,7 +43,7 @@ def init(
     if len(target) > 1:
         names = " and ".join(map(repr, target))
         raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
-    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, sheet, skip)
+    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings) as made,
@@ -63,6 +65,8 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Out = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
+    weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
     replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
     preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
     force: Force = False,
@@ -75,12 +79,12 @@ def ask(
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     with busy("choosing the batch"):
         from aicau.campaign.campaign import Campaign
 
         with Campaign.open(campaign, author) as opened:
-            frame = opened.ask(n, request, replicates, preview)
+            frame = opened.ask(n, request, goal, weight, replicates, preview)
             blank = opened.blank_columns()
     repeats = int((frame["replicate"] > 1).sum())
     words = f"{out}: {many(len(frame), 'point')}, {repeats} of them repeats"
@@ -109,7 +113,7 @@ def pending(
 
     Example: aicau pending screen.db --out still-to-measure.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
@@ -169,7 +173,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
-        *(f"note: {words}" for words in found["warnings"]),
+        *(f"note: {words}" for words in found["warnings"][:10]),
+        *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",
     )
     if found["progress"]:
@@ -199,7 +204,7 @@ def predict(
 
     Example: aicau predict screen.db --out predictions.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     with busy("predicting"):
         from aicau.campaign.campaign import Campaign
 
@@ -231,7 +236,7 @@ def report(
 
     Example: aicau report screen.db --out report.html
     """
-    check_out(out, force or is_report(out), (".html", ".htm"))
+    check_out(campaign, out, force or is_report(out), PAGES)
     from aicau.campaign.campaign import Campaign
 
     with busy("writing the report"), Campaign.open(campaign) as opened:

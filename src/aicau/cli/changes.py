@@ -106,15 +106,17 @@ def change(
     campaign: Where,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen from now on")] = None,
     batch: Annotated[str | None, typer.Option(help="The results' column of what is measured together")] = None,
+    goal: Annotated[str | None, typer.Option(help="What counts: map, max, min, above:3.5 or below:3.5")] = None,
+    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
-    """Change the strategy, or give a campaign that began without one a batch column.
+    """Change the strategy or the goal, or give a campaign that began without one a batch column.
 
     Example: aicau change screen.db --batch plate
     """
     with opened(campaign, author) as found:
-        new = found.change(strategy, batch)
+        new = found.change(strategy, batch, goal, weight)
     words = ", ".join(f"{name} is now {value!r}" for name, value in new.items())
     again = "; tell the earlier files again: their rows get their batch" if "batch" in new else ""
     say(as_json, new, words + again)
@@ -191,7 +193,7 @@ def measurements(
 
 
 def _table(campaign: str, verb: str, out: Path | None, force: bool, as_json: bool, *arguments: bool) -> None:
-    check_out(out, force)
+    check_out(campaign, out, force)
     with opened(campaign) as found:
         frame = getattr(found, verb)(*arguments)
     written(out, lambda: hand_out(frame, out, force, as_json, f"{out}: {many(len(frame), 'row')}"))

@@ -33,14 +33,14 @@ def _json(value: Any) -> Any:
     return None if type(value).__name__ == "NAType" else value  # a missing whole number
 
 
-def check_out(out: Path | None, force: bool = False, kinds: tuple[str, ...] = TABLES) -> None:
+def check_out(campaign: str, out: Path | None, force: bool = False, kinds: tuple[str, ...] = TABLES) -> None:
     """Before anything is done: a file that cannot be written is found out now."""
     if out is None:
         return
     if out.suffix.lower() not in kinds or not os.path.isdir(out.parent) or not os.access(out.parent, os.W_OK):
         words = f"name a {' or '.join(kinds)} file in a folder that exists and that you can write to"
         raise InputError(f"cannot write {short(out)}: {words}")
-    check_new(out, force)
+    check_new(out, force, campaign)
 
 
 def written(out: Path | None, write: Any) -> Any:

@@ -7,6 +7,7 @@ again: `add`, `change`, `rename`, `untell`. `exclude` and `include` only say wha
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from sqlalchemy import Row, func, select
@@ -120,7 +121,7 @@ def rename(session: Session, old: str, new: str, author: str) -> int:
     moved = [row for row in rows if (row.batch or "").strip() == old]
     if not moved:
         known = sorted({row.batch for row in rows} - {None})
-        near = identity.nearest(old, known)
+        near = _nearest(old, known)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known[:8]) or 'none'}"
         raise InputError(f"no measurement is of a batch {old!r}; {hint}")
     # Rows of the other name that say the same are the same: one plate was told under two names.
@@ -181,3 +182,9 @@ def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement
     session.add_rows(tell, f"{kind} {tell}", CHANGED, rows)
     session.event(kind, author, tell, **detail)
     return tell
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    """The known name that is most like this one."""
+    same = [other for other in known if identity.alike(other) == identity.alike(name)]
+    return next(iter(same or get_close_matches(name, known, 1)), None)

@@ -11,7 +11,6 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from aicau.core.errors import InputError
@@ -264,13 +263,13 @@ def check_names(
     """A new name that differs from a known one only by case, blanks, unicode form or the way a number is written, or
     that was renamed, needs a decision."""
     there = set(known)
-    seen = {folded(name): name for name in sorted(there, reverse=True)}
+    seen = {alike(name): name for name in sorted(there, reverse=True)}
     for row in rows:
         name = getattr(row, kind)
         if name is None or name in there or name in distinct:
             continue
         there.add(name)
-        other = renamed.get(name) or seen.setdefault(folded(name), name)
+        other = renamed.get(name) or seen.setdefault(alike(name), name)
         if other != name:
             words = "was renamed to" if name in renamed else "looks like"
             raise InputError(
@@ -279,17 +278,16 @@ def check_names(
             )
 
 
-def folded(name: str) -> float | str:
+def alike(name: str) -> float | str:
     """The same for names that look alike: `P1` and `p 1`, `1` and `1.0`."""
-    text = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+    text = folded(name)
     try:
         return float(text) if "_" not in text and math.isfinite(float(text)) else text
     except ValueError:
         return text
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one."""
-    names = list(known)
-    alike = [other for other in names if folded(other) == folded(name)]
-    return next(iter(alike or get_close_matches(name, names, 1)), None)
+def folded(name: str) -> str:
+    """Without case, blanks, marks that nobody sees, and ways to encode a letter."""
+    words = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return "".join(letter for letter in words if unicodedata.category(letter) != "Cf")

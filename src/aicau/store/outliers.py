@@ -64,6 +64,12 @@ def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[An
     return found
 
 
+def sentences(suspects: Sequence[Suspect], most: int = 5) -> list[str]:
+    """What to say of them; not more than a person reads."""
+    words = [one.sentence for one in suspects[:most]]
+    return words + ([f"{len(suspects) - most} more values are far from what is known"] if len(suspects) > most else [])
+
+
 def _far(values: Sequence[float]) -> Any:
     """Whether a value is far from these."""
     scales = [lambda value: value]

@@ -3,12 +3,11 @@
 import hashlib
 import json
 import os
-import re
 import secrets
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,20 @@ from sqlalchemy import URL, Connection, Engine, inspect
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
+from aicau.store.naming import give_name, making
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
+
+# What settings must hold, and how each kind of column is encoded.
+SETTINGS = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str, "batch": str | None}
+SETTINGS |= {"seed": int, "task": str, "ensemble": str}
+NUMBER = int | float
+COLUMNS: dict[str, dict[str, Any]] = {
+    "number": {"shift": NUMBER, "scale": NUMBER},
+    "category": {"levels": list, "shift": list, "scale": NUMBER},
+    "ignored": {},
+}
+LATER = {"seed": 0, "task": "", "ensemble": ""}
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float
         raise InputError(f"cannot make {where}: its folder does not exist; make the folder first")
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        with _making(path) as folder:
+        with making(path) as folder:
             if path.exists():
                 raise FileExistsError
             try:
@@ -142,7 +153,7 @@ def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float
                 engine = connect(URL.create("sqlite", database=str(partial)), wait)
                 _fill(engine, where, fill)
                 engine.dispose()  # the last connection moves the log into the file and syncs it
-                _give_name(partial, path)
+                give_name(partial, path)
                 os.fsync(folder)
             finally:
                 for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
@@ -152,44 +163,6 @@ def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float
     except OSError as error:
         raise StoreError(f"cannot make {where}: {error.strerror}; nothing was changed") from error
     return open_store(name, wait)
-
-
-@contextmanager
-def _making(path: Path) -> Iterator[int]:
-    """The folder, locked together with all others that make a campaign in it. The lock ends with the process, so who
-    finds no other removes what a killed process left of this name."""
-    import fcntl
-
-    folder = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # another makes a campaign here now, or the file system knows no locks
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.partial(-wal|-shm|-journal)?")
-            if found := [file for file in path.absolute().parent.iterdir() if ours.fullmatch(file.name)]:
-                if path.exists() and path.stat().st_size == 0:  # it died inside _give_name
-                    path.unlink()
-                for file in found:
-                    file.unlink()
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_SH)
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def _give_name(partial: Path, path: Path) -> None:
-    """Move the finished file to its place, unless another was faster: a plain rename would overwrite that one."""
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        raise
-    except OSError:  # no hard links here: an empty file takes the name, and only who made it may replace it
-        path.touch(exist_ok=False)
-        try:
-            partial.rename(path)
-        except OSError:
-            path.unlink()
-            raise
 
 
 def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
@@ -268,15 +241,21 @@ def _meta(engine: Engine, where: str) -> dict[str, str]:
 
 
 def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
-    kinds = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str}
     try:
         settings: dict[str, Any] = json.loads(meta["settings"])
-        whole = all(isinstance(settings[name], kind) for name, kind in kinds.items())
-    except (KeyError, TypeError, ValueError):
+        whole = _fits(settings, SETTINGS) and settings["candidates"] > 0
+        whole &= all(_fits(column, {"name": str} | COLUMNS[column["kind"]]) for column in settings["columns"])
+        whole &= all(len(c["levels"]) == len(c["shift"]) for c in settings["columns"] if c["kind"] == "category")
+    except (AttributeError, KeyError, TypeError, ValueError):
         whole = False
     if not whole:
         raise StoreError(f"the settings of {where} are damaged; restore it from a copy; nothing was changed")
     return settings
+
+
+def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
+    """Whether every word is there and of its kind; a campaign of an earlier version has none of some."""
+    return all(isinstance(words.get(name, LATER.get(name)), kind) for name, kind in kinds.items())
 
 
 def _version(meta: dict[str, str], where: str) -> int:

@@ -26,6 +26,7 @@ class Told:
     failed: int = 0  # pending points
     unrequested: int = 0  # new measurements of candidates that were not pending
     superseded: int = 0
+    placed: int = 0  # of these, told before without a batch, which they have now
     pending: int = 0  # points that are left
     already: bool = False  # all rows were known: nothing was changed
     warnings: tuple[str, ...] = ()
@@ -67,24 +68,30 @@ def add_tell(
     completed, failed = _settle(session, found)
     session.move(completed, COMPLETED)
     session.move(failed, FAILED)
+    placed = [] if correct else found.replaced
+    new = len(found.new) - len(placed)
+    strange = sum(row.candidate not in waiting for row in found.new) - sum(
+        row.candidate not in waiting for row in placed
+    )
     told = Told(
         tell,
         len(rows),
-        len(found.new),
-        len(rows) - len(found.new),
+        new,
+        len(rows) - new,
         len(completed),
         len(failed),
-        0 if correct else sum(row.candidate not in waiting for row in found.new),
+        0 if correct else strange,
         len(found.replaced),
+        len(placed),
         waiting.total() - len(completed) - len(failed),
-        warnings=(*warnings, *(one.sentence for one in suspects)),
+        warnings=(*warnings, *outliers.sentences(suspects)),
     )
     detail: dict[str, Any] = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
     if answered := [*completed, *failed]:  # pending again when the tell is taken back
         detail["answered"] = answered
     if suspects:  # listed until they are corrected
         detail["suspects"] = [[first + one.place, one.expected] for one in suspects]
-    session.event("tell", author, tell, source=source, rows=told.new, **detail)
+    session.event("tell", author, tell, source=source, rows=len(found.new), **detail)
     return told
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
 from aicau.store import Chunk
-from aicau.store.identity import folded
+from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
 from aicau.tables.sheet import Sheet
 
@@ -26,7 +26,7 @@ MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
 _UNIT = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*")  # 5 mg, 37 °C, 10%
 _DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T].*)?")
-REASONS = ("score", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
+REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
 
@@ -99,15 +99,15 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
             words.append(f"{begin} that look like dates ({levels[0]!r}): write days as numbers, or use --ignore {name}")
         elif len(levels) == rows > 2:
             words.append(f"{begin}, one for every row, so it teaches nothing: use --ignore {name}")
-        elif alike := next(iter(look_alikes(levels)), None):
-            words.append(f"{begin}, and {alike[0]!r} looks like {alike[1]!r}: if they are one, write them alike")
+        elif pair := next(iter(look_alikes(levels)), None):
+            words.append(f"{begin}, and {pair[0]!r} looks like {pair[1]!r}: if they are one, write them alike")
     return words
 
 
 def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
     """Names that differ from one before only by case, blanks, unicode form or the way a number is written."""
     seen: dict[float | str, str] = {}
-    pairs = [(name, seen.setdefault(folded(name), name)) for name in names]
+    pairs = [(name, seen.setdefault(alike(name), name)) for name in names]
     return [(name, other) for name, other in pairs if name != other]
 
 
@@ -119,10 +119,12 @@ def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
 
 def _number(sheet: Sheet, name: str) -> dict[str, Any]:
     values = sheet.numbers(name)
+    size = float(np.abs(values).max())
+    unit = size if 0 < size < 1e-100 else 1.0  # squares of such numbers would be 0
     with np.errstate(over="ignore", invalid="ignore"):
-        shift, scale = float(values.mean()), float(values.std())
+        shift, scale = unit * float((values / unit).mean()), unit * float((values / unit).std())
     if not np.isfinite([shift, scale]).all():
-        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {np.abs(values).max():.3g} are too large")
+        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {size:.3g} are too large")
     return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Measurement
+from aicau.store.identity import folded
 from aicau.tables.sheet import Sheet
 
 OPTIONAL = ("status", "sem", "count", "replicate")
@@ -82,17 +84,17 @@ def _filled_in(sheet: Sheet, names: Sequence[str]) -> tuple[Sheet, list[str]]:
 
 
 def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
-    """The same table with the columns that are read called as they should: case and blanks around do not count."""
-    wanted = {name.strip().casefold(): name for name in names}
+    """The same table with the columns that are read called as they should: case and blanks do not count."""
+    wanted = {folded(name): name for name in names}
     found: dict[str, str] = {}
     columns = []
     for column in sheet.table.column_names:
-        name = column if column in names or column in own else wanted.get(column.strip().casefold(), column)
+        name = column if column in names or column in own else wanted.get(folded(column), column)
         if name in found:
             raise InputError(f"{sheet.name}: columns {found[name]!r} and {column!r} both read as {name!r}; rename one")
         found[name] = column
         columns.append(name)
-    return Sheet(sheet.table.rename_columns(columns), sheet.name, sheet.first, sheet.lines, sheet.notes)
+    return replace(sheet, table=sheet.table.rename_columns(columns))
 
 
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
@@ -268,7 +270,8 @@ def summary(told: dict[str, Any]) -> str:
         return f"nothing new: {'the row is' if known == 1 else f'all {known} rows are'} known already; {left}"
     done = told["completed"]
     parts = [f"{done} {'point' if done == 1 else 'points'} completed"] if done or told["failed"] else []
-    words = {"failed": "failed", "unrequested": "not asked for", "superseded": "replaced"}
-    parts += [f"{told[name]} {word}" for name, word in words.items() if told[name]]
+    words = {"failed": "failed", "unrequested": "not asked for", "placed": "got their batch", "replaced": "replaced"}
+    counts = told | {"replaced": told["superseded"] - told["placed"]}
+    parts += [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
     first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
     return "; ".join([first, *([", ".join(parts)] if parts else []), left])
