@@ -36,6 +36,8 @@ from aicau.gp import rbf
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 LISTED = 4096  # points that are looked at together
+HELD = 8 * LISTED  # points that wait with their features in memory
+NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
 SAMPLED = 32_768  # points that M is summed over at most: its error is then below a hundredth
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
@@ -164,6 +166,9 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
             first[more] = -torch.inf
             phi, rest = features.at(more)
             work.add(more, phi, rest + noise[more])
+            if len(work.index) > HELD:  # the worst wait again, with their gain as it is now
+                index, gain = work.drop()
+                first[index] = torch.where(room[index] > 0, gain, -torch.inf)
         place, worth = work.best(room)
         at = work.index[place]
         chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
@@ -193,13 +198,26 @@ class Work:
     def add(self, index: Tensor, phi: Tensor, noise: Tensor) -> None:
         """Further points."""
         own = (index, phi, noise, *self.parts(phi))
-        names = ("index", "phi", "noise", "variance", "shared")
-        for name, part in zip(names, own, strict=True):
+        for name, part in zip(NAMES, own, strict=True):
             setattr(self, name, torch.cat([getattr(self, name), part]))
+
+    def now(self) -> Tensor:  # (s,)
+        """The gain of every point."""
+        return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
+
+    def drop(self) -> tuple[Tensor, Tensor]:
+        """All points but the best half are left out: which, and their gain."""
+        gain = self.now()
+        order = gain.argsort(descending=True, stable=True)
+        kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
+        index = self.index[gone]
+        for name in NAMES:
+            setattr(self, name, getattr(self, name)[kept])
+        return index, gain[gone]
 
     def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
         """Where the largest gain is, and what it is."""
-        gain = self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
+        gain = self.now()
         place, _ = take_best(gain, room[self.index] > 0)
         return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
 
