@@ -106,6 +106,7 @@ def main(folder: Path, plates: int = PLATES) -> None:
     said = pd.read_csv(folder / "predictions.csv").set_index("compound")
     error = said["mean"] - lab.truth[said.index]
     print(f"against the truth, which only this script knows: RMSE {np.sqrt((error**2).mean()):.3f} over all candidates")
+    print(f"open it as a page: {Path(sys.executable).parent / 'aicau'} serve {folder}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -22,6 +22,11 @@ from aicau.core.errors import InputError, shown
 from aicau.core.files import check_new, check_other, is_report, named, write_whole
 from aicau.store import Check, Store, create_store, examine, open_store
 from aicau.tables import candidates
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from aicau.campaign.progress import Progress
 
 
 class Campaign(Changing):
@@ -192,6 +197,22 @@ class Campaign(Changing):
 
         return tell(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
 
+    def check(
+        self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
+    ) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """What `tell` would do with a table, row by row; nothing is stored. Parameters are those of `tell`.
+
+        Returns
+        -------
+        DataFrame, dict
+            The table with the number of each `row`, its `outcome` ("new", "known already", "looks wrong") and a `note`,
+            and what `tell` would return for the rows that are right. At most 20 wrong rows are named; a table with
+            more, or without a column it needs, is refused as a whole.
+        """
+        from aicau.campaign.checking import check
+
+        return check(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
+
     # Predicting
 
     def predictions(self, details: bool = False) -> Iterator[pa.Table]:
@@ -227,6 +248,36 @@ class Campaign(Changing):
         return None
 
     # Looking
+
+    def progress(self) -> pd.DataFrame:
+        """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
+
+        Returns
+        -------
+        DataFrame
+            One row per round: `round`, `measurements`; `error` of the predictions against the truth over all
+            candidates, with its 90% interval `low` to `high`; `mean_only`, the error of predicting the mean for every
+            candidate; `noise` of one measurement; `r2`; `new_error`, `new_low`, `new_high` against a new measurement;
+            `gain`, the share of `error` that another batch is expected to take away;
+            `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
+            of its plates taken out. Root mean squares for values, mean losses for labels and counts.
+        """
+        return self.outlook().rounds
+
+    def advice(self) -> str:
+        """Whether to go on or to stop, and why."""
+        return self.outlook().advice
+
+    def outlook(self) -> "Progress":
+        """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
+        from aicau.campaign.progress import look
+
+        moment = self.moment()
+        if not self.models.missing(moment):
+            self.models.at(moment)
+            self.models.renew()
+        with self.store.reading() as session:
+            return look(session, self.settings, self.task)
 
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
@@ -269,3 +320,28 @@ class Campaign(Changing):
         check_new(named(path), force, self.store.engine.url.database)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
+
+    def plot_learning_curve(self) -> "Figure":
+        """Draw `progress`: the expected error over all candidates by number of measurements."""
+        return self._plot("learning")
+
+    def plot_parity(self) -> "Figure":
+        """Draw measured values beside what had been predicted of them; labels told beside predicted ones."""
+        return self._plot("parity", "confusion")
+
+    def plot_map(self) -> "Figure":
+        """Draw the candidates in two dimensions, with what was measured and what comes next."""
+        return self._plot("candidates")
+
+    def plot_noise(self) -> "Figure":
+        """Draw how far measurements of one candidate scatter; whether labels of one candidate agree."""
+        return self._plot("noise", "agreement")
+
+    def plot_batches(self) -> "Figure":
+        """Draw the shift of every batch; the share of every label in it."""
+        return self._plot("shifts", "shares")
+
+    def _plot(self, *names: str) -> "Figure":
+        from aicau.report.gather import plot
+
+        return plot(self, *names)

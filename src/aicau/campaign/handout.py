@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, task_of
 from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, schema
@@ -132,6 +133,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "abandoned": session.count(schema.proposals, status=ABANDONED),
         "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
+        "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,
         "tells": sum(row.correct != changes.CHANGED for row in session.table(schema.tells)),
@@ -147,9 +149,23 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "id": settings["id"],
         "target": settings["target"],
         "batch": settings["batch"],
+        "progress": _now(session, settings),
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
         "warnings": warnings(session, settings),
     }
+
+
+def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
+    found = look(session, settings, task_of(settings))
+    if found.rounds.empty:
+        return None
+    now = found.rounds[COLUMNS].iloc[-1].to_dict()
+    return (
+        {name: int(now[name]) for name in COLUMNS[:2]}
+        | {k: float(now[k]) for k in COLUMNS[2:]}
+        | {"advice": found.advice}
+    )
 
 
 def warnings(session: Session, settings: dict[str, Any]) -> list[str]:

@@ -1,12 +1,13 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from aicau.campaign import handout
 from aicau.campaign.setup import strategy_of, task_of
-from aicau.store import PENDING, Moment, Store
+from aicau.store import PENDING, Moment, Store, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -57,6 +58,16 @@ class Looking:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
             return handout.last(session, self.settings)
+
+    def describe(self, index: Sequence[int]) -> pd.DataFrame:
+        """Ids and columns of some candidates, by their place in the table of candidates."""
+        with self.store.reading() as session:
+            return handout.described(session, self.settings, index)
+
+    def version(self) -> int:
+        """A number that grows with every change: while it is the same, what was read before is still true."""
+        with self.store.reading() as session:
+            return session.number(schema.events.c.id)
 
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""

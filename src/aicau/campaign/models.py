@@ -121,6 +121,13 @@ class Models:
         with self.store.reading() as session:
             return [(basis, round) for basis, round, _ in session.model_rounds()]
 
+    def renew(self) -> None:
+        """Fit the models again that an earlier version kept: it did not say what it expected of its errors."""
+        with self.store.reading() as session:
+            old = [(basis, round) for basis, round, own in session.model_figures() if own.get("unknown") is None]
+        for basis, round in old:
+            self.past(basis, round, keep=True)
+
     def earlier(self, moment: Moment) -> "Model | None":
         """The model of the round before."""
         last = {round: basis for basis, round in self.rounds() if round < moment.round}

@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from aicau import tables
 from aicau.core.errors import InputError
-from aicau.store import add_tell
+from aicau.store import Measurement, add_tell
 from aicau.tables import candidates, results
+from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
     from aicau.campaign.campaign import Campaign
+
+
+def parsed(campaign: "Campaign", sheet: Sheet) -> tuple[list[Measurement], list[str]]:
+    """The rows of a table, and notes on how they were read."""
+    with campaign.store.reading() as session:
+        ids = candidates.all_ids(session.ids())
+    settings = campaign.settings
+    own = {column["name"] for column in settings["columns"]}
+    names = (settings["id"], settings["target"], settings["batch"])
+    rows, notes = results.parse(sheet, *names, ids, campaign.task, own)
+    return rows, list(notes)
 
 
 def tell(
@@ -19,12 +31,7 @@ def tell(
 ) -> dict[str, Any]:
     """All rows of the table, or none of them."""
     read = tables.read(table, None, sheet, skip)
-    with campaign.store.reading() as session:
-        ids = candidates.all_ids(session.ids())
-    settings = campaign.settings
-    own = {column["name"] for column in settings["columns"]}
-    names = (settings["id"], settings["target"], settings["batch"])
-    rows, notes = results.parse(read, *names, ids, campaign.task, own)
+    rows, notes = parsed(campaign, read)
     source = Path(table).name if isinstance(table, str | Path) else None
     with campaign.store.writing() as session:
         try:

@@ -62,6 +62,11 @@ class Kept:
         rows = [self._model(basis) for basis, _, _ in self.model_rounds()]
         return [(row.basis, row.round, row.info) for row in rows if row is not None]
 
+    def model_figures(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """(basis, round, what a report says of it) of every model that was fitted, oldest first, without tensors."""
+        rows = self.connection.execute(select(models.c.basis, models.c.round, models.c.info).order_by(models.c.basis))
+        return [(row.basis, row.round, json.loads(row.info).get("figures", {})) for row in rows]
+
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
         """Kept once: the model of a history is a function of it. One of another format is replaced."""
         kept = self.model(basis)

@@ -184,7 +184,7 @@ class Sheet:
                     hint = f"; row {self.row(point)} has a decimal point: write all numbers alike"
                 elif _THOUSANDS.fullmatch(text) and not (sure or self._commas(column)):
                     hint = f"; it may be {number} or {text.replace(',', '')}: write it so"
-            elif _GROUPED.fullmatch(text):
+            elif _GROUPED.fullmatch(text) and not _number(text):
                 hint = "; write it without marks between thousands"
             if hint or not _number(number):
                 got = "an empty cell" if text == "" else shown(text)
