@@ -6,8 +6,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout
+from aicau.campaign import handout, plates
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
     check_address,
@@ -78,6 +77,9 @@ class Campaign:
         author: str | None = None,
         task: str = "regression",
         ensemble: str = "paper",
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -101,12 +103,19 @@ class Campaign:
             What a result is: a value, one of some labels, or a whole number from 0.
         ensemble : {"paper", "process", "auto"}
             The model of values.
+        layout : {96, 384} or path, optional
+            The plate that every batch is laid out on, or a file with a column `well` of the wells that may be used.
+        controls : mapping, optional
+            References on every plate: how many wells each has, or which; {"DMSO": 8, "blank": ["A01", "H12"]}.
+        edges : bool
+            False leaves the outermost wells of the plate empty.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        plates.settle(settings, layout, controls, edges)
         pieces = candidates.cut(sheet, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -148,26 +157,29 @@ class Campaign:
     def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
+        Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
+
         The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
         """
         n = check_size(n)
         with self.store.reading() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
-                return known
+                return plates.control_rows(self.settings, known)
             moment = Moment.read(session)
         check_room(moment, n, self.n)
+        plates.check_fits(self.settings, n)
         model = None if self.models.missing(moment) else self.models.at(moment)
         rows = self._choose(moment, model, n)
         with self.store.writing() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
-                return known
+                return plates.control_rows(self.settings, known)
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
                 rows = self._choose(moment, model, n)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
-            return handout.batch(session, self.settings, ask)
+            return plates.control_rows(self.settings, handout.batch(session, self.settings, ask))
 
     def pending(self) -> pd.DataFrame:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
@@ -194,7 +206,8 @@ class Campaign:
 
         check_room(moment, n, self.n)
         picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n)
-        return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
+        rows = plates.placed(self.settings, picks, moment.last_ask + 1)
+        return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in rows]
 
     # Telling
 
@@ -219,14 +232,19 @@ class Campaign:
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
+            sheet, controls = plates.split(sheet, self.settings, session)
         settings = self.settings
         own = {column["name"] for column in settings["columns"]}
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
+        rows = (
+            []
+            if controls and not sheet.rows
+            else results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
+        )
         source = Path(table).name if isinstance(table, str | Path) else None
         digest = results.digest(rows, correct)
         with self.store.writing() as session:
             try:
-                return asdict(session.add_tell(rows, digest, correct, self.author, source))
+                return plates.tell(session, rows, controls, digest, correct, self.author, source)
             except InputError as error:  # about a row
                 raise InputError(f"{sheet.name}, {error}") from error
 

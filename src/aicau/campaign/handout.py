@@ -25,6 +25,8 @@ def batch(session: Session, settings: dict[str, Any], ask: int | None, status: s
     frame["replicate"] = [row.replicate for row in rows]
     frame["reason"] = [row.why for row in rows]
     numbers = [json.loads(row.numbers) for row in rows]
+    if settings.get("layout"):
+        frame.insert(1, "well", [one.get("well") for one in numbers])
     for name in candidates.REASONS:
         frame[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
     return frame

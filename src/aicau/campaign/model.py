@@ -102,7 +102,7 @@ def fit(
     """The round of a campaign after its measurements."""
     what = outcome(task).task(told.labels)
     how = Round(ensembles.make(ensemble, what), what)
-    state = how.fit(x, told.observations, keys)
+    state = how.fit(x, told.observations, keys, told.controls)
     predictor = how.predictor(state, strategy.bias, told.labels)
     return Model(how, ensemble, strategy, state, predictor, told.labels, basis)
 

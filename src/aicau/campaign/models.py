@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aicau.campaign.model import Model
+    from aicau.campaign.rows import Told
 
 EXACT = 10**7  # numbers in the pool up to which they are kept in float64
 
@@ -53,18 +54,26 @@ class Models:
             self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
         return self.last[1]
 
+    def told(self, moment: Moment) -> "Told":
+        """The measurements of this moment, with the controls of their plates."""
+        from aicau.campaign.plates import kept
+        from aicau.campaign.rows import read
+
+        with self.store.reading() as session:
+            controls = kept(session, moment.basis) if self.store.settings.get("layout") else []
+        return read(moment.rows, controls)
+
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
         """Fitted now; kept where this user may write."""
         from safetensors.torch import save
 
         from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
-        from aicau.campaign.rows import read
 
         settings = self.store.settings
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
-        model = fit(self.features(), read(moment.rows), keys, strategy, task, ensemble, moment.basis)
+        model = fit(self.features(), self.told(moment), keys, strategy, task, ensemble, moment.basis)
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)

@@ -9,7 +9,7 @@ import typer
 
 from aicau.cli.app import app
 from aicau.cli.output import check_out, hand_out, plain, say, show, written
-from aicau.core.errors import StoreError
+from aicau.core.errors import InputError, StoreError
 from aicau.core.files import is_report, reason
 
 Where = Annotated[
@@ -32,6 +32,11 @@ def init(
     ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
+    ] = None,
+    edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -41,7 +46,20 @@ def init(
     """
     from aicau.campaign.campaign import Campaign
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    settings = (
+        target,
+        batch,
+        strategy,
+        seed,
+        id,
+        ignore or [],
+        author,
+        task,
+        ensemble,
+        layout,
+        controls(control),
+        edges,
+    )
     with Campaign.create(campaign, candidates, *settings) as made:
         status = made.status()
     features = ", ".join(status["features"])
@@ -50,6 +68,17 @@ def init(
         status,
         f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
     )
+
+
+def controls(words: list[str] | None) -> dict[str, int | list[str]]:
+    """NAME=8 or NAME=A01+H12, several times."""
+    found: dict[str, int | list[str]] = {}
+    for word in words or []:
+        name, _, rest = word.partition("=")
+        if not name.strip() or not rest.strip() or name.strip() in found:
+            raise InputError(f"--control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")
+        found[name.strip()] = int(rest) if rest.strip().isdigit() else rest.split("+")
+    return found
 
 
 @app.command()
@@ -151,7 +180,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     with Campaign.open(campaign) as opened:
         found = opened.status()
-    lines = (
+    lines: tuple[str, ...] = (
         f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
         f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
         f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",

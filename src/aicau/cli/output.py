@@ -55,8 +55,9 @@ def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool) -> None:
     elif out is None:
         show(frame)
     else:
-        repeats = int((frame["replicate"] > 1).sum())
-        print(f"{out}: {len(frame)} points, {repeats} of them repeats")
+        points, repeats = int(frame["replicate"].notna().sum()), int((frame["replicate"] > 1).sum())
+        wells = f" and {len(frame) - points} wells of controls" if len(frame) > points else ""
+        print(f"{out}: {points} points{wells}, {repeats} of them repeats")
 
 
 def show(table: Any, header: bool = True) -> None:

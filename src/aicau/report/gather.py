@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from aicau.campaign.campaign import Campaign
 from aicau.campaign.model import Model
-from aicau.campaign.rows import Told, read, replicates
+from aicau.campaign.rows import Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp import noise
@@ -53,7 +53,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     model = None if campaign.models.missing(moment) else campaign.models.at(moment)
     progress = campaign.outlook()
     rounds, checks = _rounds(campaign, moment)
-    told = read(moment.rows)
+    told = campaign.models.told(moment)
     frame, states, number = campaign.last_batch()
     noise = _noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None)
     status, name = campaign.status(), Path(campaign.store.where).name
@@ -215,7 +215,7 @@ def _noise(told: Told, model: Model) -> Noise:
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
-        effects = noise.plate_effects(points, o.y[0], o.batch[0])
+        effects = noise.plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]

@@ -224,4 +224,6 @@ def summary(told: dict[str, Any]) -> str:
     words = {"failed": "failed", "unrequested": "not asked for", "superseded": "replaced"}
     parts += [f"{told[name]} {word}" for name, word in words.items() if told[name]]
     first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
+    if told.get("controls"):
+        parts.append(f"{told['controls']} of controls")
     return "; ".join([first, *([", ".join(parts)] if parts else []), left])
