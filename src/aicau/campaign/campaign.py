@@ -196,6 +196,13 @@ class Campaign:
         with self.store.reading() as session:
             return handout.described(session, self.settings["id"], index)
 
+    def plates(self) -> pd.DataFrame:
+        """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
+        if not self.settings.get("layout"):
+            raise InputError("this campaign has no layout; give one when it is made, such as layout=96")
+        with self.store.reading() as session:
+            return plates.frame(session, self.settings)
+
     def moment(self) -> Moment:
         """All that the next batch depends on, as it is now."""
         with self.store.reading() as session:

@@ -3,7 +3,8 @@
 | rule | why |
 |---|---|
 | controls stand so that no well is far from one | they see the shift of every corner |
-| replicates of a candidate stand opposite each other, never side by side | a gradient over the plate averages out |
+| replicates of a candidate balance each other: opposite places, edge and inside | what the plate does averages out |
+| replicates never stand side by side, where there is room | neighbours share what goes wrong |
 | everything else is at random | what the plate does has nothing to do with what was chosen |
 | edge wells may be left empty | they dry out first |
 
@@ -23,6 +24,7 @@ from aicau.core.errors import InputError, shown
 PLATES = {"96": (8, 12), "384": (16, 24)}
 BLANK = "blank"
 STARTS = 8
+EDGE = 8.0  # wells that being at the edge counts as, when replicates are balanced
 NEAR = 1.5  # wells side by side or corner to corner
 
 
@@ -163,27 +165,32 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
             " once for each plate"
         )
     rng = np.random.default_rng([abs(part) for part in seed])
-    at = np.asarray(free, dtype=float)
-    open_ = np.ones(len(free), dtype=bool)
-    middle = at.mean(0)
-    found: list[int] = [-1] * len(points)
+    used = rng.permutation(len(free))[: len(points)]
+    at = np.asarray(free, dtype=float)[used]
+    border = np.array([layout["rows"], layout["columns"]]) - 1
+    edge = ((at == 0) | (at == border)).any(1)
+    # What replicates should balance: the place on the plate, and being at its edge.
+    spot = np.column_stack([at, EDGE * edge])
+    spot = spot - spot.mean(0)
+    open_ = np.ones(len(used), dtype=bool)
     groups: dict[int, list[int]] = {}
     for row, point in enumerate(points):
         groups.setdefault(point, []).append(row)
-    # Replicates first: they have more to ask for.
-    for rows in sorted(groups.values(), key=lambda own: (-len(own), own)):
+    shuffled = [list(groups.values())[one] for one in rng.permutation(len(groups))]
+    found: list[int] = [-1] * len(points)
+    for rows in sorted(shuffled, key=len, reverse=True):  # replicates first: they have more to ask for
         own: list[int] = []
         for number, row in enumerate(rows):
-            ask = rng.random(len(free))
+            cost = rng.random(len(used))
             if number:
-                # The mean of the replicates so far and this one should be the middle of the plate.
-                wanted = middle * (number + 1) - at[own].sum(0)
-                ask = ask + 10 * np.hypot(*(at - wanted).T)
-                beside = (np.hypot(*(at[:, None] - at[own][None]).transpose(2, 0, 1)) < NEAR).any(1)
-                ask[beside] += 1e6  # only where nothing else is left
-            ask[~open_] = np.inf
-            well = int(ask.argmin())
+                cost = cost + 10 * np.linalg.norm(spot + spot[own].sum(0), axis=1)
+                beside = (np.linalg.norm(at[:, None] - at[own][None], axis=2) < NEAR).any(1)
+                cost[beside] += 1e6  # only where nothing else is left
+            elif len(rows) > 1:  # from the outside: what is left at the end is easy to balance
+                cost = cost - 10 * np.linalg.norm(spot, axis=1)
+            cost[~open_] = np.inf
+            well = int(cost.argmin())
             open_[well] = False
             own.append(well)
-            found[row] = well
+            found[row] = int(used[well])
     return [name(*free[well]) for well in found]

@@ -200,3 +200,33 @@ def control_rows(settings: dict[str, Any], frame: pd.DataFrame) -> pd.DataFrame:
     whole = frame.astype({name: "Int64" for name in frame if pd.api.types.is_integer_dtype(frame[name])})
     extra = pd.DataFrame({settings["id"]: [r[0] for r in rows], "well": [r[1] for r in rows], "reason": "control"})
     return pd.concat([whole, extra], ignore_index=True)
+
+
+def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
+    """Every well that was asked for or holds a control, by ask: what stands there, its state, and what came out."""
+    from aicau.campaign.handout import described
+
+    told: dict[int, list[Any]] = defaultdict(list)
+    for row in session.measurements():
+        told[row.candidate].append(row)
+    asked = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
+    asked = [(row, well) for row, well in asked if well is not None]
+    ids = described(session, settings["id"], [row.candidate for row, _ in asked])[settings["id"]].astype(str)
+    basis = {row.id: row.basis for row in session.table(schema.asks)}
+    rows = []
+    for (row, well), id in zip(asked, ids, strict=True):
+        own = [one for one in told[row.candidate] if one.tell > basis[row.ask]]
+        good = [one.label or one.value for one in own if one.status == "ok"]
+        value = np.mean(good) if good and not isinstance(good[0], str) else good[0] if good else None
+        rows.append((row.ask, next((one.batch for one in own), None), well, id, row.status, value, row.why))
+    table = pd.DataFrame(rows, columns=["ask", "plate", "well", "id", "state", "measured", "reason"])
+    controls: dict[tuple[Any, str], float] = {(one.plate, one.well): one.value for one in kept(session)}
+    extra = [
+        (ask, plate, well, name, "control", controls.get((plate, well)), "control")
+        for ask, some in table.groupby("ask")
+        for plate in [some.plate.dropna().iloc[0] if some.plate.notna().any() else None]
+        for name, own in settings["layout"]["controls"].items()
+        for well in own
+    ]
+    more = pd.DataFrame(extra, columns=list(table)) if extra else table.iloc[:0]
+    return pd.concat([table, more]).sort_values(["ask", "well"], kind="stable", ignore_index=True) if extra else table

@@ -20,7 +20,7 @@ from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp import noise
 from aicau.prediction import Check
-from aicau.report import figures
+from aicau.report import figures, platemap
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
 from aicau.store import Moment
 
@@ -86,6 +86,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         next_step=_next_step(name, status),
         titles=titles,
         unusual=_unusual(moment, model, noise, names) if model is not None and campaign.task == "regression" else [],
+        plates=platemap.draw(campaign) if campaign.settings.get("layout") else (),
         predicted=_predicted(names, frame, model),
         measured={names[at]: own for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
