@@ -3,8 +3,8 @@
     python benchmarks/layouts.py [--runs 20] [--seed 0]
 
 Four plates of 96, each with 26 candidates in two wells and 8 wells of a control (60 wells, so the edges may stay empty)
-or with 44 in two wells and 8 of a control (all 96). A plate adds a shift (sd 0.3), a gradient in a random direction (0.5
-from end to end), -0.4 on its edge wells and noise (sd 0.1). The truth is a smooth function of two features, sd about 0.7.
+or with 44 in two wells and 8 of a control (all 96). A plate adds a shift (sd 0.3), a gradient in a random direction
+(0.5 from end to end), -0.4 on its edge wells and noise (sd 0.1). The truth is a smooth function of two features.
 
 - `in order`: the candidates by their first feature from A01 on, replicates side by side, controls in the last wells;
 - `random`: candidates and controls in random wells;

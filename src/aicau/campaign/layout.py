@@ -118,7 +118,7 @@ def _places(plate: Any) -> list[tuple[int, int]]:
     return found
 
 
-def distances(one: Sequence[tuple[int, int]], other: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+def distances(one: Any, other: Any) -> NDArray[np.float64]:
     """Between wells, in wells."""
     a, b = (np.asarray(part, dtype=float).reshape(-1, 2) for part in (one, other))
     return np.asarray(np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)))
@@ -156,7 +156,7 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
     --------
     >>> from aicau.campaign.layout import assign, make
     >>> assign(make(96), [5, 5, 9], [0, 1])
-    ['A08', 'H05', 'F08']
+    ['A03', 'D06', 'C03']
     """
     free = [place(well) for well in layout["wells"]]
     if len(points) > len(free):
@@ -193,4 +193,33 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
             open_[well] = False
             own.append(well)
             found[row] = int(used[well])
+    _part(found, list(groups.values()), np.asarray(free, dtype=float))
     return [name(*free[well]) for well in found]
+
+
+def _part(found: list[int], groups: Sequence[Sequence[int]], at: NDArray[np.float64]) -> None:
+    """Exchange wells until no replicates stand side by side, as far as that can be; balance changes least."""
+    group = {row: own for own in groups for row in own}
+    middle = at[found].mean(0)
+
+    def close(rows: Sequence[int]) -> int:
+        places = at[[found[row] for row in rows]]
+        return int((distances(places, places) < NEAR).sum()) - len(rows)
+
+    def off(rows: Sequence[int]) -> float:
+        return float(np.linalg.norm(at[[found[row] for row in rows]].mean(0) - middle))
+
+    for rows in groups:
+        if not close(rows):
+            continue
+        best: tuple[float, int] | None = None
+        for other in group:
+            if other in rows or (before := close(group[other])):
+                continue
+            found[rows[-1]], found[other] = found[other], found[rows[-1]]
+            if close(rows) == 0 and close(group[other]) <= before:
+                cost = off(rows) + (off(group[other]) if len(group[other]) > 1 else 0.0)
+                best = min(best or (np.inf, -1), (cost, other))
+            found[rows[-1]], found[other] = found[other], found[rows[-1]]
+        if best is not None:
+            found[rows[-1]], found[best[1]] = found[best[1]], found[rows[-1]]
