@@ -18,12 +18,16 @@ from aicau import tables
 from aicau.campaign import handout, plates
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
+    add_cost,
     check_address,
     check_model,
     check_name,
+    check_positive,
     check_room,
+    check_scale,
     check_size,
     default_author,
+    room,
     settings_for,
     strategy_of,
     task_of,
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
     from aicau.campaign.model import Model
     from aicau.campaign.progress import Progress
     from aicau.strategy import Strategy
+
+OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
 
 
 class Campaign:
@@ -80,6 +86,8 @@ class Campaign:
         layout: int | str | Path | None = None,
         controls: Mapping[str, int | Sequence[str]] | None = None,
         edges: bool = True,
+        scale: str = "linear",
+        cost: str | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -109,12 +117,19 @@ class Campaign:
             References on every plate: how many wells each has, or which; {"DMSO": 8, "blank": ["A01", "H12"]}.
         edges : bool
             False leaves the outermost wells of the plate empty.
+        scale : {"linear", "log"}
+            "log" for a positive target whose errors are ratios: intervals stay positive.
+        cost : str, optional
+            The column of the pool with the cost of measuring each candidate; see `ask`.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
+        ignore = [*ignore, *([] if cost is None or cost in ignore else [cost])]
         settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        settings["scale"] = check_scale(scale, task)
+        add_cost(settings, sheet, cost)
         plates.settle(settings, layout, controls, edges)
         pieces = candidates.cut(sheet, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
@@ -154,29 +169,30 @@ class Campaign:
 
     # Asking
 
-    def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
+    def ask(self, n: int, request: str | None = None, budget: float | None = None) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
         Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
 
-        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
+        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. With a
+        `budget`, at most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
         """
         n = check_size(n)
         with self.store.reading() as session:
-            if (known := handout.answered(session, self.settings, request, n)) is not None:
+            if (known := handout.answered(session, self.settings, request, n, budget)) is not None:
                 return plates.control_rows(self.settings, known)
             moment = Moment.read(session)
         check_room(moment, n, self.n)
         plates.check_fits(self.settings, n)
         model = None if self.models.missing(moment) else self.models.at(moment)
-        rows = self._choose(moment, model, n)
+        rows = self._choose(moment, model, n, budget)
         with self.store.writing() as session:
-            if (known := handout.answered(session, self.settings, request, n)) is not None:
+            if (known := handout.answered(session, self.settings, request, n, budget)) is not None:
                 return plates.control_rows(self.settings, known)
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
-                rows = self._choose(moment, model, n)
+                rows = self._choose(moment, model, n, budget)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return plates.control_rows(self.settings, handout.batch(session, self.settings, ask))
@@ -208,11 +224,16 @@ class Campaign:
         with self.store.reading() as session:
             return Moment.read(session)
 
-    def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
-        from aicau.campaign.choice import choose
+    def _choose(
+        self, moment: Moment, model: "Model | None", n: int, budget: float | None
+    ) -> list[tuple[int, int, str, str]]:
+        from aicau.campaign.choice import affordable, choose
 
         check_room(moment, n, self.n)
-        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n)
+        most = n if budget is None else min(OVERSAMPLE * n, room(moment, self.n))
+        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], most)
+        if budget is not None:
+            picks = affordable(picks, self.describe([pick.candidate for pick in picks]), self.settings, n, budget)
         rows = plates.placed(self.settings, picks, moment.last_ask + 1)
         return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in rows]
 
@@ -247,6 +268,7 @@ class Campaign:
             if controls and not sheet.rows
             else results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
         )
+        check_positive(settings, sheet.name, rows, controls)
         source = Path(table).name if isinstance(table, str | Path) else None
         digest = results.digest(rows, correct)
         with self.store.writing() as session:

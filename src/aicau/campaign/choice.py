@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ from aicau.prediction import Prediction, outcome
 from aicau.round import Past, Round, first_batch, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Numbers = dict[str, float | int | str | None]
 
@@ -95,6 +98,26 @@ def choose(
         picks.append(_pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing, unit))
         counts[at] += 1
     return picks
+
+
+def affordable(
+    picks: Sequence[Pick], described: "pd.DataFrame", settings: dict[str, Any], n: int, budget: float
+) -> list[Pick]:
+    """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
+    if "cost" not in settings:
+        raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
+    if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
+        raise InputError(f"a budget is a number above 0; got {budget!r}")
+    left = float(budget)
+    found: list[Pick] = []
+    for pick, cost in zip(picks, described[settings["cost"]].astype(float), strict=True):
+        if cost <= left and len(found) < n:
+            left -= cost
+            words = f"{pick.reason}; costs {cost:g}, {left:g} of the budget are left"
+            found.append(replace(pick, reason=words, numbers=pick.numbers | {"cost": cost}))
+    if not found:
+        raise InputError(f"no point of the next batch costs {budget:g} or less; raise the budget")
+    return found
 
 
 def _past(model: Model) -> Past:

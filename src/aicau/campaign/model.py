@@ -16,6 +16,8 @@ from aicau.core.omega import Omega
 from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
 from aicau.prediction import Figures, Prediction, Predictor, State, outcome
+from aicau.prediction.logarithm import LogPrediction
+from aicau.prediction.regression import ValuePrediction
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
@@ -49,6 +51,7 @@ class Model:
     predictor: Predictor
     labels: tuple[str, ...]
     basis: int  # tells behind it
+    log: bool = False  # everything is of ln y
 
     @property
     def figures(self) -> Figures:
@@ -61,7 +64,8 @@ class Model:
 
     def predict(self, index: Any = None) -> Prediction:
         """All candidates or some, in the target's own units."""
-        return self.predictor.predict(self.state, None if index is None else torch.as_tensor(index))
+        said = self.predictor.predict(self.state, None if index is None else torch.as_tensor(index))
+        return LogPrediction(said) if self.log and isinstance(said, ValuePrediction) else said
 
     def pack(self) -> tuple[dict[str, Tensor], str]:
         """Tensors for safetensors, and the rest as JSON."""

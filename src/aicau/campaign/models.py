@@ -1,10 +1,11 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from aicau.campaign.setup import ensemble_of, strategy_of, task_of
+from aicau.campaign.setup import ensemble_of, is_log, strategy_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import Moment, Store
 from aicau.tables import candidates
@@ -61,7 +62,7 @@ class Models:
 
         with self.store.reading() as session:
             controls = kept(session, moment.basis) if self.store.settings.get("layout") else []
-        return read(moment.rows, controls)
+        return read(moment.rows, controls, is_log(self.store.settings))
 
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
         """Fitted now; kept where this user may write."""
@@ -74,6 +75,7 @@ class Models:
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
         model = fit(self.features(), self.told(moment), keys, strategy, task, ensemble, moment.basis)
+        model = replace(model, log=is_log(settings))
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
@@ -95,7 +97,8 @@ class Models:
             if row is None:
                 return None
             tensors = load(bytes(row.tensors))
-            return unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
+            found = unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
+            return None if found is None else replace(found, log=is_log(settings))
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from aicau.campaign.setup import called, is_log
 from aicau.store import Session, schema
 
 # Chosen on 18 data sets, checked on six others and with another seed: benchmarks/honest_error.py.
@@ -139,7 +140,7 @@ def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
     fitted = [one for one in session.model_figures() if one[2].get("unknown") is not None]
     figures = {basis: own for basis, _, own in fitted}
     infos = {round: (basis, own) for basis, round, own in fitted}  # the last model of a round
-    held = _held(session, task, len(session.labels()))
+    held = _held(session, task, len(session.labels()), is_log(settings))
     plates = {(row.tell, row.batch) for row in session.measurements() if row.status == "ok"}
     parts = []
     for basis, group in held.groupby("basis"):
@@ -162,11 +163,11 @@ def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
     table = pd.DataFrame(rows, columns=[*COLUMNS, "held_out", "held_out_centred", "points", "common"])
     shifts = {str(name): float(some.error.mean()) for name, some in held.groupby("batch", sort=False)} if root else {}
     return Progress(
-        table.drop(columns=["points", "common"]), held.reset_index(drop=True), shifts, advice(table, settings["target"])
+        table.drop(columns=["points", "common"]), held.reset_index(drop=True), shifts, advice(table, called(settings))
     )
 
 
-def _held(session: Session, task: str, classes: int) -> pd.DataFrame:
+def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
     """What was measured of new candidates, beside what their ask predicted."""
     asks = {row.id: row for row in session.table(schema.asks)}
     said: dict[int, tuple[Any, dict[str, Any]]] = {}
@@ -189,9 +190,11 @@ def _held(session: Session, task: str, classes: int) -> pd.DataFrame:
             losses = [-np.log(p if r.label == numbers["prediction"] else (1 - p) / max(classes - 1, 1)) for r in rows]
             loss, predicted = float(np.mean(losses)), np.nan
         else:
-            measured, predicted = sum(r.value * r.repeats for r in rows) / count, float(numbers["prediction"])
+            unit = np.log if log else float
+            measured = sum(float(unit(r.value)) * r.repeats for r in rows) / count
+            predicted = float(unit(numbers["prediction"]))
             loss, error, noise = _loss(task, measured, predicted), measured - predicted, noise / count
-        ends = (numbers.get("new_low", np.nan), numbers.get("new_high", np.nan))
+        ends = tuple(np.log(numbers[k]) if log else numbers.get(k, np.nan) for k in ("new_low", "new_high"))
         own = (ask.basis, rows[0].tell, ask.round, candidate, batch, predicted, *ends, measured, loss, unknown, noise)
         found.append((*own, error, 0.0))
     return pd.DataFrame(found, columns=[*HELD, "error", "moved"])

@@ -37,6 +37,8 @@ def init(
         list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
     ] = None,
     edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
+    scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
+    cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -46,21 +48,9 @@ def init(
     """
     from aicau.campaign.campaign import Campaign
 
-    settings = (
-        target,
-        batch,
-        strategy,
-        seed,
-        id,
-        ignore or [],
-        author,
-        task,
-        ensemble,
-        layout,
-        controls(control),
-        edges,
-    )
-    with Campaign.create(campaign, candidates, *settings) as made:
+    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    plate = (layout, controls(control), edges, scale, cost)
+    with Campaign.create(campaign, candidates, *settings, *plate) as made:
         status = made.status()
     features = ", ".join(status["features"])
     say(
@@ -87,6 +77,7 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -99,7 +90,7 @@ def ask(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request)
+        frame = opened.ask(n, request, budget)
     try:
         hand_out(frame, out, force, as_json)
         sys.stdout.flush()

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from aicau.campaign.setup import called
 from aicau.report.data import Contents
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def learning(axes: "Axes", contents: Contents) -> None:
     top = max(float(table[["high", "mean_only", "noise"]].max().max()), 1e-12)
     axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * min(top, 1.6 * float(table.mean_only.max()))))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    _label(axes, "measurements behind the model", f"{contents.words.error} of {contents.settings['target']}")
+    _label(axes, "measurements behind the model", f"{contents.words.error} of {called(contents.settings)}")
 
 
 def parity(axes: "Axes", contents: Contents) -> None:
@@ -156,7 +157,7 @@ def parity(axes: "Axes", contents: Contents) -> None:
             at = held.predicted[some], moved[some]
             axes.errorbar(*at, xerr=half[some], fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.35)
             axes.scatter(*at, s=18, color=colour, linewidths=0, label=word, gid="last" if colour == BLUE else "earlier")
-    target = contents.settings["target"]
+    target = called(contents.settings)
     _label(axes, f"{target}, predicted before", f"{target}, measured")
 
 
@@ -195,7 +196,7 @@ def noise(axes: "Axes", contents: Contents) -> None:
         line = np.linspace(0, 1.05 * float(mean.max()) + 1e-12, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
     axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) + 1e-12)
-    _label(axes, f"mean {contents.settings['target']} of a candidate", "standard deviation of its values")
+    _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 
 def shifts(axes: "Axes", contents: Contents) -> None:
@@ -206,7 +207,7 @@ def shifts(axes: "Axes", contents: Contents) -> None:
     axes.axhline(0, color=GREY, lw=1.2)
     axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
     _names(axes, [b.name for b in rows])
-    _label(axes, contents.settings["batch"] or "batch", f"mean {contents.settings['target']} minus model")
+    _label(axes, contents.settings["batch"] or "batch", f"mean {called(contents.settings)} minus model")
 
 
 def confusion(axes: "Axes", contents: Contents) -> None:
@@ -286,7 +287,7 @@ def candidates(axes: "Axes", contents: Contents) -> None:
             axes, found.measured, c=found.values, s=24, cmap="viridis", label="measured", gid="measured", **edge
         )
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
-        bar.set_label(_short(f"mean {contents.settings['target']}"))
+        bar.set_label(_short(f"mean {called(contents.settings)}"))
         bar.outline.set_visible(False)
     if len(found.pending):
         ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink-next"}

@@ -129,8 +129,9 @@ def _unusual(moment: Moment, model: Model, noise: Noise, names: dict[int, str]) 
         return []
     said = model.predict([row.candidate for row in moment.rows])
     shift = {batch.name: batch.shift for batch in noise.batches}
-    value = np.array([row.value - shift.get(row.batch, 0.0) for row in moment.rows])
-    off = value - said.columns()["mean"]
+    unit = np.log if model.log else np.asarray
+    moved = np.array([shift.get(row.batch, 0.0) for row in moment.rows])
+    off = unit(np.array([row.value for row in moment.rows])) - moved - unit(said.columns()["mean"])
     off -= np.median(off)
     scale = max(1.4826 * float(np.median(np.abs(off))), 1e-300)
     rows = [(abs(one) / scale, row) for one, row in zip(off.tolist(), moment.rows, strict=True)]
