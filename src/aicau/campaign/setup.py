@@ -173,9 +173,7 @@ def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], con
     ]:
         if value is not None and value <= 0:
             words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
-            raise InputError(
-                f"{file}, {where}: {target} is {value:g}, and a campaign with --scale log needs positive values; {words}"
-            )
+            raise InputError(f"{file}, {where}: {target} is {value:g}, and --scale log needs positive values; {words}")
 
 
 def add_cost(settings: dict[str, Any], sheet: Sheet, cost: str | None) -> None:
