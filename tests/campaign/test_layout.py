@@ -19,7 +19,7 @@ def test_names_of_wells():
             layout.place(text)
 
 
-@pytest.mark.parametrize(("count", "far"), [(4, 2.24), (8, 1.5), (1, 5.1)])
+@pytest.mark.parametrize(("count", "far"), [(4, 2.24), (8, 1.5), (1, 5.9)])
 def test_no_well_is_far_from_a_control(count, far):
     made = layout.make(96, {"DMSO": count}, edges=False)
     assert len(made["wells"]) == 60 - count

@@ -327,7 +327,8 @@ class Campaign:
             candidate; `noise` of one measurement; `r2`; `new_error`, `new_low`, `new_high` against a new measurement;
             `gain`, the share of `error` that another batch is expected to take away;
             `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
-            of its plates taken out. Root mean squares for values, mean losses for labels and counts.
+            of its plates taken out; `held_r2`, how much of the differences between new candidates the models of earlier
+            rounds predicted. Root mean squares for values, mean losses for labels and counts.
         """
         return self.outlook().rounds
 

@@ -87,6 +87,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         **states,
         "abandoned": session.count(schema.proposals, status=ABANDONED),
         "batches": len({row.batch for row in current} - {None}),
+        "changed": session.last_time(),
         "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,

@@ -31,8 +31,10 @@ WEIGHT, DECAY = 0.5, 0.5  # of a measurement of the last batch: errors of one ba
 DOUBT = 0.6  # standard deviation of ln(error²) that no batch takes away: it was not drawn from the pool
 SHARE, FREEDOM = 0.5, 10  # w without replicates, and measurements beyond the first of a candidate that halve it
 Z = 1.645  # 90% intervals
+LEAST, MOST = 0.004, 3.84  # 90% of squares of one normal draw: what all plates share is one number
 GRID = np.linspace(-3, 3, 241)
 LITTLE, ENOUGH, FEW = 0.1, 0.03, 5  # R² that is nothing; gain not worth a batch; points too few to judge
+ENOUGH_HELD = 20  # measurements of new candidates that show whether anything was learned
 POWER, TRUST = 0.35, 2.0  # of errors by measurements before any were seen, and how firmly
 COLUMNS = [
     "round",
@@ -127,11 +129,42 @@ def over_pool(figures: dict[str, Any], held: pd.DataFrame, root: bool, plates: i
     error = c * max(figures["unknown"] - figures["common"], 0.0) + common + mistaken
     spread = max(figures["spread"] - figures["unknown"] + error, 1e-300)
     half = float(np.exp(Z * np.hypot(doubt, DOUBT)))
-    found = {"error": error, "low": error / half, "high": error * half, "mean_only": spread, "noise": noise - mistaken}
-    new = found["noise"] + error
-    found |= {"new_error": new, "new_low": new / half, "new_high": new * half}
+    local, own = error - common, noise - mistaken
+    found = {"error": error, "low": local / half + LEAST * common, "high": local * half + MOST * common}
+    found |= {
+        "new_error": error + own,
+        "new_low": (local + own) / half,
+        "new_high": (local + own) * half + MOST * common,
+    }
+    found |= {"mean_only": spread, "noise": own}
     found = {name: float(value) ** 0.5 if root else float(value) for name, value in found.items()}
     return found | {"r2": 1 - error / spread, "factor": c, "common": common}
+
+
+def explained(held: pd.DataFrame) -> float:
+    """R² of what was predicted of new candidates, within their batches; of the last three models where that is more.
+
+    NaN where too little was held out to tell.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from aicau.campaign.progress import explained
+    >>> y = pd.Series(range(20), dtype=float)
+    >>> explained(pd.DataFrame({"basis": 1, "batch": "a", "measured": y, "error": y - 9.5}))
+    0.0
+    """
+    by = held.groupby(["basis", "batch"])
+    some = held.assign(e=by.error.transform(_centre) ** 2, y=by.measured.transform(_centre) ** 2)
+    some = some[by.error.transform("size") > 1]
+    if len(some) < ENOUGH_HELD:
+        return float("nan")
+    sums = some.groupby("basis")[["e", "y"]].sum()
+    return max(float(1 - part.e.sum() / max(part.y.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
+
+
+def _centre(values: "pd.Series[float]") -> "pd.Series[float]":
+    return values - values.mean()
 
 
 def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
@@ -157,10 +190,11 @@ def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
         before = [one for other, (_, one) in infos.items() if other <= round]
         counts, local = zip(*((one["measurements"], one["unknown"] - one["common"]) for one in before), strict=True)
         found["gain"] = gain(counts, found.pop("factor") * np.array(local), found["common"], own["shared"])
+        found["held_r2"] = explained(held[held.tell <= basis]) if root else np.nan
         pairs = {"held_out": after.error**2 if root else after.loss, "held_out_centred": after.loss}
         found |= {k: float(v.mean()) ** (0.5 if root else 1) if len(v) else np.nan for k, v in pairs.items()}
         rows.append(found | {"points": own["points"]})
-    table = pd.DataFrame(rows, columns=[*COLUMNS, "held_out", "held_out_centred", "points", "common"])
+    table = pd.DataFrame(rows, columns=[*COLUMNS, "held_out", "held_out_centred", "held_r2", "points", "common"])
     shifts = {str(name): float(some.error.mean()) for name, some in held.groupby("batch", sort=False)} if root else {}
     return Progress(
         table.drop(columns=["points", "common"]), held.reset_index(drop=True), shifts, advice(table, called(settings))
@@ -184,7 +218,7 @@ def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
         ask, numbers = said[candidate]
         count = sum(row.repeats for row in rows)
         unknown = numbers.get("unknown", numbers["bias"] - numbers.get("taken_out", 0.0) ** 2)
-        noise, measured, error = numbers["aleatoric"], None, np.nan
+        noise, measured, error = numbers["aleatoric"], np.nan, np.nan
         if task == "classification":
             p = min(max(float(numbers["probability"]), 1e-3), 1 - 1e-3)
             losses = [-np.log(p if r.label == numbers["prediction"] else (1 - p) / max(classes - 1, 1)) for r in rows]
@@ -237,11 +271,13 @@ def advice(table: pd.DataFrame, target: str) -> str:
     share = now.gain
     error, mean, noise = (f"{now[name]:.3g}" for name in ("error", "mean_only", "noise"))
     state = f"The expected error of {target} over all candidates is {error} ({now.low:.3g} to {now.high:.3g})"
-    if now.r2 < LITTLE:
+    if now.r2 < LITTLE or now.held_r2 < LITTLE:
+        why = f"its expected error, {error}, is that of predicting the mean for every candidate ({mean})"
+        if now.held_r2 < LITTLE:
+            why = "new measurements were predicted no better than by the mean of their batch"
         return (
-            f"The model has learned nothing yet: its expected error, {error}, is that of predicting the mean for every"
-            f" candidate ({mean}). Check that the features can explain {target}, and measure some candidates twice to"
-            " see how large the noise is, before you measure another batch."
+            f"The model has learned nothing yet: {why}. Check that the features can explain {target}, and measure some"
+            " candidates twice to see how large the noise is, before you measure another batch."
         )
     if share < ENOUGH:
         return f"Stop: {state[0].lower()}{state[1:]}, and the next batch is expected to lower it by {share:.0%} only."

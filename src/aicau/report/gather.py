@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -61,7 +60,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     values = defaultdict(list)
     for row in moment.rows:
         values[row.candidate].append(row.label or f"{row.value:.4g}")
-    held = progress.held
+    held = progress.held[progress.held.predicted.notna()]
     last = held.basis == held.basis.max()
     titles = {
         "measured": [f"{names[at]}: {', '.join(values[at][:4])}" for at in sorted(values)],
@@ -82,7 +81,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         progress=progress,
         name=name,
         author=campaign.author,
-        date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        date=status["changed"][:16].replace("T", " "),
         next_step=_next_step(name, status),
         titles=titles,
         unusual=_unusual(moment, model, noise, names) if model is not None and campaign.task == "regression" else [],
