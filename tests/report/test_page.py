@@ -213,3 +213,22 @@ def test_an_installed_package_has_the_templates(tmp_path):
     assert {f"aicau/report/templates/{name}" for name in ("report.html.j2", "report.css")} <= set(
         zipfile.ZipFile(wheel).namelist()
     )
+
+
+def test_points_of_a_grid_do_not_hide_each_other_and_have_names(tmp_path):
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(45)], "x": [0, 1, 2] * 15, "z": [0] * 20 + [1] * 25})
+    with Campaign.create(tmp_path / "c.db", pool, target="y") as campaign:
+        campaign.ask(3)
+        found = gather(campaign)
+        places = np.unique(found.map.candidates.round(6), axis=0)
+        assert found.map.moved
+        assert len(places) == 45
+        assert found.map.axes == ("x (standardised)", "z (standardised)")
+        centre = pool.groupby(["x", "z"]).ngroup().to_numpy()
+        for cell in range(6):  # nobody leaves the neighbourhood of its own place
+            own = found.map.candidates[centre == cell]
+            assert np.ptp(own[:, 0]) < 1.23
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert [f"<title>c{i}: next</title>" in page for i in campaign.moment().pending] == [True] * 3
+        assert "Measure the 3 pending points, then tell the results: aicau tell c.db results.csv" in page
+        assert campaign.plot_map().axes[0].get_xlabel() == "x (standardised)"
