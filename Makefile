@@ -1,8 +1,9 @@
 # `make demo` and `make test` work on a fresh machine: both create .venv with plain pip.
 PYTHON ?= python3
 BIN := .venv/bin
+UNITS := $(addprefix tests/,acquisition batching bias core ensembles gp prediction problems tables)
 
-.PHONY: demo test bench lint clean
+.PHONY: demo check test bench lint clean
 
 .venv/.done: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aicau needs Python 3.11 or newer")'
@@ -14,6 +15,10 @@ BIN := .venv/bin
 
 demo: .venv/.done
 	$(BIN)/python examples/laboratory.py demo
+
+# Before each commit, about a minute: lint, types, unit tests and contracts without what is marked `slow`.
+check: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(UNITS) tests/contracts tests/test_*.py
 
 test: .venv/.done
 	$(BIN)/python -m pytest -n 2 --dist loadfile

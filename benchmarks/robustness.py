@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aicau import MLP, Quadratic, Strategy
-from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings
 from aicau.paper import claims
 from aicau.paper import plan as paper
 
@@ -40,7 +40,6 @@ SETTINGS: dict[str, tuple[Callable[[str], Strategy], MLP]] = {
     "betas 0.9, 0.999": (changed(bias=Quadratic()), MLP()),
     "scaled target": (changed(bias=Quadratic(PRINTED, scaled=True)), MLP()),
     "both of Q": (changed(bias=Quadratic(scaled=True)), MLP()),
-    "mini-batches of 32": (paper.strategy, MLP(settings=MLPSettings(batch_size=32))),
 }
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from aicau.problems import Problem, TableProblem
 
     # F_k
-    from aicau.ensembles import MLP, Auto, Classifiers, ClassModules, Members, Modules, PosteriorSamples, Process
+    from aicau.ensembles import MLP, Auto, Classifiers, Members, Modules, PosteriorSamples, Process
     from aicau.ensembles import Regressors
 
     # The bias, scores and batches

@@ -355,6 +355,11 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"batch": "Viability"}, "target and batch are both called"),
         ({"batch": "p" * 201}, "a name of 201 characters; use at most 200"),
         ({"id": 5}, "the id column needs a name; got 5"),
+        ({"target": "\u200b"}, "the target column needs a name"),
+        ({"task": None}, "the task needs a name; got None"),
+        ({"ensemble": ["paper"]}, "the ensemble needs a name"),
+        ({"ignore": "note"}, "ignore is a list of names of columns; got 'note'"),
+        ({"ignore": 5}, "ignore is a list of names of columns; got 5"),
         ({"author": "a" * 201}, "the author has a name of 201 characters"),
         ({"ignore": []}, None),
     ],
@@ -388,6 +393,12 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
             Campaign.open(wrong)
         with pytest.raises(InputError, match="is not the id of a candidate"):
             campaign.abandon(wrong)
+        for act in (campaign.report, campaign.export, lambda path: campaign.predict(path or 0)):
+            with pytest.raises(InputError, match="expected the name of a file; got"):
+                act(wrong)
+    for huge in (10**400, 10**5000):
+        with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
+            campaign.ask(huge)
     with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate$"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):

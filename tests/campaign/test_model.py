@@ -126,7 +126,7 @@ def test_left_out_errors_are_of_whole_candidates(fitted):
     model = fitted[-1]
     process = model.predictor.correction.process.posterior
     group = torch.arange(40).repeat_interleave(2)
-    error = process.left_out_together(group)
+    error = process.left_out_groups(group)[0]
     rows = process.rows
     for out in (0, 17):
         kept = group != out

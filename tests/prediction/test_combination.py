@@ -59,6 +59,15 @@ def test_mean_and_disagreement_by_hand():
     assert apart.tolist() == [3.0, 0.0]  # 0.75 · 1 + 0.25 · 9
 
 
+def test_a_sum_does_not_depend_on_the_order_of_names():
+    """A kept model has its weights sorted by name; a fresh one as they were fitted."""
+    generator = torch.Generator().manual_seed(0)
+    found = {name: torch.rand(200, generator=generator, dtype=torch.double) for name in "cadbe"}
+    weights = {"c": 0.1, "a": 0.3, "d": 0.15, "b": 0.25, "e": 0.2}
+    fresh, kept = (combination.combined(found, w) for w in (weights, dict(sorted(weights.items()))))
+    assert all(torch.equal(one, other) for one, other in zip(fresh, kept, strict=True))
+
+
 def test_stretches_find_the_variances_errors_were_drawn_with():
     rng = np.random.default_rng(0)
     local, own, count = rng.uniform(0.5, 5, 400), np.full(400, 2.0), rng.integers(2, 5, 400)
@@ -240,6 +249,7 @@ def test_same_seed_same_bits(case):
     assert torch.equal(again.predict(other).mean, predictor.predict(state).mean)
 
 
+@pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say():
     held = []
     for seed in range(6):
@@ -284,6 +294,7 @@ def test_many_features():
     assert float(said.unknown.min()) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1e-20, 1e20, -1.0])
 def test_the_scale_of_the_target_does_not_matter(factor):
     rng = np.random.default_rng(3)

@@ -4,8 +4,9 @@ An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) 
 between rounds, in which the aleatoric term cancels, is the matrix of round k−1 minus that of round k.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +37,7 @@ class View:
     cobias : Omega
         Δ̂, for regression.
     belief : Belief
-        What is thought of E Y, in place of the cobias for classification and counts.
+        The estimate of E Y, in place of the cobias for classification and counts.
     fitted : Fitted
         The ensembles behind the predictions.
     observations : Observations, shape (..., l)
@@ -141,21 +142,22 @@ class Score:
         return Score(self.alpha[run], None if self.omega is None else self.omega[run], self.note)
 
 
-class Acquisition(Protocol):
+class Acquisition(ABC):
     """What is maximised. Parameters only; `score` is a pure function of the view."""
 
-    needs_model: ClassVar[bool]
-    needs_bias: ClassVar[bool]
-    batching: ClassVar[str | None]  # the only batching it works with; None: any
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None  # the only batching it works with; None: any
     meaning: ClassVar[str]  # what α is, in a few plain words: part of every reason
-    in_error: ClassVar[bool]  # α is in units of the task's error (a square, for regression)
+    in_error: ClassVar[bool] = False  # α is in units of the task's error (a square, for regression)
 
+    @abstractmethod
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
 
 
 def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
-    """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
+    """What is unknown at a point, and the noise of a measurement, as squared distances; None without an estimate."""
     if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
         return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
     return None, None

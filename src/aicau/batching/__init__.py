@@ -12,5 +12,3 @@ BATCHINGS: dict[str, type[Batching]] = {
     "spread": Spread,
     "joint": Joint,
 }
-
-__all__ = ["BATCHINGS", "Batching", "Eigen", "Joint", "Selection", "Spread", "Top"]

@@ -4,10 +4,11 @@ It is greedy error-weighted quantisation of the pool; the cost is linear in n. D
 `coordinates` of the pool. Where no α is positive, distance alone decides; where nothing was measured yet, the first
 point is the one nearest to the centre of the pool.
 
-A known point may be worth a repeat. Where the estimator of the bias tells (`Cobias`), it keeps d² = `REPEAT`·u, u the
-squared distance that the doubt about the truth there is worth, and is chosen again when that times its α is more than
-any new point offers; also within a batch, where a measurement of noise v takes u to uv/(u + v). Where nobody tells,
-known points come when no new one offers more: first that with the largest α over one more than its measurements.
+A known point may be worth a repeat. Where the estimator of the bias says how unsure it is (`Cobias`), the point keeps
+d² = `REPEAT`·u, u the squared distance that the doubt about the truth there is worth, and is chosen again when that
+times its α is more than any new point offers; also within a batch, where a measurement of noise v takes u to
+uv/(u + v). Without such an estimate, known points come when no new one offers more: first that with the largest α over
+one more than its measurements.
 """
 
 from dataclasses import dataclass

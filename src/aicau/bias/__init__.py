@@ -14,17 +14,3 @@ BIASES: dict[str, type[BiasEstimator]] = {
     "quadratic": Quadratic,
     "posterior": Posterior,
 }
-
-__all__ = [
-    "BIASES",
-    "Belief",
-    "BiasEstimator",
-    "Correction",
-    "Direct",
-    "Evidence",
-    "Perfect",
-    "Posterior",
-    "Quadratic",
-    "assess",
-    "skill",
-]

@@ -33,7 +33,7 @@ from aicau.campaign.setup import (
     task_of,
 )
 from aicau.core.errors import InputError
-from aicau.core.files import check_new, is_report, write_whole
+from aicau.core.files import check_new, check_other, is_report, named, write_whole
 from aicau.store import PENDING, Check, Moment, Store, create_store, examine, open_store, schema
 from aicau.tables import candidates, results
 
@@ -257,6 +257,7 @@ class Campaign:
             Counts: `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` if
             nothing was new; `warnings` about names that look alike.
         """
+        check_other(table, self.store.engine.url.database)
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
@@ -289,8 +290,6 @@ class Campaign:
         with self.store.writing() as session:
             return session.abandon(dict(zip(index, names, strict=True)), self.author)
 
-    # Predicting
-
     def predictions(self) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
         model = self.models.current()
@@ -308,13 +307,11 @@ class Campaign:
         """
         if path is None:
             return pa.concat_tables(self.predictions()).to_pandas()
-        check_new(Path(path), force)
+        check_new(named(path), force, self.store.engine.url.database)
         stream = self.predictions()
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
-
-    # Looking
 
     def progress(self) -> pd.DataFrame:
         """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
@@ -372,7 +369,7 @@ class Campaign:
         """
         from aicau.campaign.export import export
 
-        return export(self.store, Path(folder), force)
+        return export(self.store, named(folder), force)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
@@ -382,8 +379,8 @@ class Campaign:
         from aicau.report.gather import gather
         from aicau.report.page import render
 
-        force = force or is_report(Path(path))
-        check_new(Path(path), force)
+        force = force or is_report(named(path))
+        check_new(named(path), force, self.store.engine.url.database)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 

@@ -43,7 +43,7 @@ def answered(
     if row is None:
         return None
     if row.size != n and budget is None:
-        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
+        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
     return batch(session, settings, row.id)
 
 

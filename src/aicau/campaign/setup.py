@@ -2,7 +2,7 @@
 
 import getpass
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Moment
+from aicau.store.identity import folded
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -34,6 +35,8 @@ def settings_for(
     ensemble: str,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
     roles = {"id": id, "target": target} | ({} if batch is None else {"batch": batch})
     for role, name in roles.items():
         text = check_name(f"the {role} column", name).strip()
@@ -60,7 +63,7 @@ def settings_for(
 
 def check_name(what: str, name: Any) -> str:
     """A text that people can read and a database can keep."""
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not folded(name):
         raise InputError(f"{what} needs a name; got {shown(name)}")
     if len(name) > LONGEST:
         raise InputError(f"{what} has a name of {len(name):,} characters; use at most {LONGEST}")
@@ -92,7 +95,7 @@ def check_room(moment: Moment, n: int, total: int) -> None:
     """As many points must be left to propose."""
     if n > (left := room(moment, total)):
         raise InputError(
-            f"{n} points were asked for and only {left} of {total} can be proposed"
+            f"{shown(n)} points were asked for and only {left} of {total} can be proposed"
             f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
         )
 
@@ -113,6 +116,8 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
     from aicau.campaign.choice import try_out
     from aicau.prediction import outcome
 
+    check_name("the task", task)
+    check_name("the ensemble", ensemble)
     task = results.check_task(task)
     ensembles.make(ensemble, outcome(task).task(("0", "1")))
     try_out(parse_strategy("default" if strategy is None else strategy, task), task)

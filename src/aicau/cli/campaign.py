@@ -10,7 +10,7 @@ import typer
 from aicau.cli.app import app
 from aicau.cli.output import check_out, hand_out, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
-from aicau.core.files import is_report, reason
+from aicau.core.files import PAGES, is_report, reason
 
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
@@ -86,7 +86,7 @@ def ask(
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
@@ -112,7 +112,7 @@ def pending(
 
     Example: aicau pending screen.db --out still-to-measure.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
@@ -196,7 +196,7 @@ def predict(
 
     Example: aicau predict screen.db --out predictions.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
@@ -225,7 +225,7 @@ def report(
 
     Example: aicau report screen.db --out report.html
     """
-    check_out(out, force or is_report(out), (".html", ".htm"))
+    check_out(campaign, out, force or is_report(out), PAGES)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:

@@ -75,12 +75,7 @@ class MLP:
         settings = replace(self.settings, head=HEADS[self.task.name], outputs=max(1, self.task.classes))
         object.__setattr__(self, "settings", settings)
 
-    def fit(
-        self,
-        x: Tensor,  # (..., l, d)
-        y: Tensor,  # (..., l)
-        keys: Tensor,  # (...)
-    ) -> FittedMLP:
+    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedMLP:  # (..., l, d), (..., l), (...)
         """Train all networks of all runs; one random stream per run."""
         check_rows(x, y, keys)
         if self.task.probabilities:

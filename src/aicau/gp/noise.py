@@ -266,9 +266,8 @@ def without_plates(
         shift = fitted.shift.gather(-1, same.int().argmax(-1))
         return torch.where(same.any(-1), shift, 0.0), fitted.shared
 
-    flat = (part.reshape(-1, o.rows) for part in (o.index, o.y, o.batch))
-    shift, shared = by_run(shifts, *flat)
-    return o.y - shift.reshape(o.y.shape), shared.reshape(o.y.shape[:-1])
+    shift, shared = by_run(shifts, o.index, o.y, o.batch, lead=o.y.ndim - 1)
+    return o.y - shift, shared
 
 
 def several(batch: Tensor) -> bool:  # (..., l)

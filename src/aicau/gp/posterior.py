@@ -108,12 +108,9 @@ class Posterior:
         mean = (self.rows.y - self.weights / own) * self.scale[..., None] + self.shift[..., None]
         return mean, self.scale[..., None] ** 2 / own
 
-    def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
-        """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
-        return self.left_out_groups(group)[0]
-
     def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
-        """The same, and the variance of each value: the noise of its row is part of it."""
+        """Of the rows of the first run, each predicted without its whole group: its error (value minus mean), and the
+        variance of its value, noise included."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
         own = inverse.diagonal()
         error, variance = weights / own, 1 / own

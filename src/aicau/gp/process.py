@@ -1,6 +1,5 @@
 """What is fitted, with which priors and within which bounds."""
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -80,14 +79,8 @@ class Process:
         begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()
         return Posterior.of(self._parameters(rows, begin, lower, upper, most), rows, shift, scale)
 
-    def _parameters(
-        self,
-        rows: Rows,
-        starts: Tensor,  # (s, q)
-        lower: Tensor,  # (q,)
-        upper: Tensor,  # (q,)
-        most: int | None,
-    ) -> Tensor:  # (runs, q)
+    def _parameters(self, rows: Rows, starts: Tensor, lower: Tensor, upper: Tensor, most: int | None) -> Tensor:
+        # (s, q), (q,), (q,) -> (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, size = rows.y.shape
         if not rows.y.is_cuda and runs > 1:
@@ -121,9 +114,8 @@ class Process:
         return value, gradient
 
 
-def standardise(
-    y: Tensor, valid: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:  # (runs, l) twice -> (runs,), like y, (runs,)
+def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # (runs, l) twice -> (runs,), like y, (runs,)
     """Mean, values minus mean (0 where padded), and standard deviation; 1 in its place where all values are equal.
 
     Differences below the rounding error of the largest value do not count, whatever its unit.
@@ -145,10 +137,3 @@ def standardise(
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
     """The paper's process: no noise but `alpha`; the better optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1."""
     return Process(alpha=alpha, starts=PAPER_STARTS).fit(x, y, valid, most=MOST_ROWS)
-
-
-def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:
-    """log p(y) with its constant, for unpadded rows: what scikit-learn calls log_marginal_likelihood."""
-    valid = torch.ones_like(y, dtype=torch.bool)
-    value, _ = negative_log_likelihood(theta, Rows(x, y, valid, torch.full_like(y, alpha)))
-    return -value - 0.5 * y.shape[-1] * math.log(2 * math.pi)

@@ -10,7 +10,7 @@ from torch import Tensor
 from aicau.core import checks
 from aicau.core.errors import InputError
 from aicau.core.pool import Pool
-from aicau.problems.base import Correlated, Problem, Uncorrelated, correlation_root
+from aicau.problems.base import Problem, correlation_root, noise_field
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,14 @@ class Toy(Problem):
         return self.sigma**2
 
     @cached_property
-    def _field(self) -> Uncorrelated | Correlated:
-        if self.name == "type3" and self.noise_scale > 0:
-            return Correlated(self.sigma, correlation_root(self.pool.x, self.correlation_length))
-        return Uncorrelated(self.sigma)
+    def _root(self) -> Tensor | None:  # (n, n)
+        correlated = self.name == "type3" and self.noise_scale > 0
+        return correlation_root(self.pool.x, self.correlation_length) if correlated else None
 
     def noise(self, keys: Tensor) -> Tensor:
         if not bool(self.sigma.any()):
             return torch.zeros(*keys.shape, self.pool.n, dtype=torch.double, device=keys.device)
-        return self._field(keys)
+        return noise_field(keys, self.sigma, self._root)
 
     @property
     def repeats_share_noise(self) -> bool:  # type: ignore[override]

@@ -122,7 +122,7 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
     for height, colour, name in layers:
         axes.bar(np.arange(len(base)), height, 0.68, bottom=base, color=colour, label=name)
         base += np.asarray(height)
-    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, max(1.05 * float(base.max()), 1e-12)))
+    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, 1.05 * float(base.max()) or 1.0))
 
 
 def learning(axes: "Axes", contents: Contents) -> None:
@@ -136,8 +136,8 @@ def learning(axes: "Axes", contents: Contents) -> None:
     axes.plot(x, table.mean_only, color=GREY, ls=(0, (4, 3)), label="predict the mean")
     if table.noise.iloc[-1] > 0:
         axes.plot(x, table.noise, color=ORANGE, ls=":", label="noise of a measurement")
-    top = max(float(table[["high", "mean_only", "noise"]].max().max()), 1e-12)
-    axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * min(top, 1.6 * float(table.mean_only.max()))))
+    top = min(float(table[["high", "mean_only", "noise"]].max().max()), 1.6 * float(table.mean_only.max()))
+    axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * top or 1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     _label(axes, "measurements behind the model", f"{contents.words.error} of {called(contents.settings)}")
 
@@ -193,9 +193,9 @@ def noise(axes: "Axes", contents: Contents) -> None:
     if found.dispersion is None:
         axes.axhline(found.sd, color=ORANGE, label="pooled")
     else:  # counts scatter with their mean
-        line = np.linspace(0, 1.05 * float(mean.max()) + 1e-12, 100)
+        line = np.linspace(0, 1.05 * float(mean.max()) or 1.0, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
-    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) + 1e-12)
+    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) or 1.0)
     _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 

@@ -50,10 +50,12 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
 
 def _number(sheet: Sheet, name: str) -> dict[str, Any]:
     values = sheet.numbers(name)
+    size = float(np.abs(values).max())
+    unit = size if 0 < size < 1e-100 else 1.0  # squares of such numbers would be 0
     with np.errstate(over="ignore", invalid="ignore"):
-        shift, scale = float(values.mean()), float(values.std())
+        shift, scale = unit * float((values / unit).mean()), unit * float((values / unit).std())
     if not np.isfinite([shift, scale]).all():
-        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {np.abs(values).max():.3g} are too large")
+        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {size:.3g} are too large")
     return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 
