@@ -189,12 +189,15 @@ def test_figures_of_tiny_numbers_show_them(unit):
     """Energies in joules, and their squares, are as tall as any other."""
     drawn = [Figure().subplots() for _ in range(3)]
     figures._bars(drawn[0], [([unit**2, 2 * unit**2], "C0", "noise")])
-    rounds = [SimpleNamespace(measurements=m, out_of_fold=unit, held_out=None) for m in (8, 16)]
+    columns = ["error", "low", "high", "mean_only", "noise"]
+    rounds = pd.DataFrame({"measurements": [8, 16]} | dict.fromkeys(columns, unit))
     words, noise = (
         SimpleNamespace(error="error"),
         SimpleNamespace(replicates=[(unit, unit, 2)], sd=unit, dispersion=None),
     )
-    contents = SimpleNamespace(rounds=rounds, words=words, settings={"target": "energy"}, noise=noise)
+    contents = SimpleNamespace(
+        progress=SimpleNamespace(rounds=rounds), words=words, settings={"target": "energy"}, noise=noise
+    )
     figures.learning(drawn[1], contents)
     figures.noise(drawn[2], contents)
     tops = [axes.get_ylim()[1] for axes in drawn]
