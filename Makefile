@@ -26,7 +26,7 @@ test: .venv/.done
 # A short comparison on the toy; `.venv/bin/python -m bench --help` has all of it.
 bench: .venv/.done
 	$(BIN)/python -m bench --suite toy --panel type2-10 --strategy random --strategy farthest \
-	  --strategy pemse:quadratic:eigen --strategy br:posterior:joint --strategy lcmd:grad --runs 3 --jobs 2
+	  --strategy pemse:quadratic:eigen --strategy br:posterior:gain --strategy lcmd:grad --runs 3 --jobs 2
 
 lint: .venv/.done
 	$(BIN)/ruff check .

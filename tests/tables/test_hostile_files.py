@@ -10,6 +10,7 @@ import zipfile
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from aicau import Campaign, tables
 from aicau.core.errors import AicauError

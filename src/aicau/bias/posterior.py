@@ -43,7 +43,7 @@ class Posterior:
     batches : {"field", "shift", "none"}
         What rows of one batch share: a field over x, one shift, or nothing.
     rank : int
-        Columns that the covariance of the bias is kept with.
+        Columns that the covariance of the bias is kept with; 0 where a batching rule needs its diagonal only.
     shape : str
         Of the kernel.
     most_rows : int
@@ -52,8 +52,8 @@ class Posterior:
     Examples
     --------
     >>> from aicau import Strategy
-    >>> Strategy.parse("default").bias.rank
-    32
+    >>> Strategy.parse("br:posterior:eigen").bias.rank, Strategy.parse("br:posterior:gain").bias.rank
+    (32, 0)
     """
 
     waits: ClassVar[bool] = True

@@ -20,6 +20,7 @@ from aicau.campaign.models import Models
 from aicau.campaign.setup import (
     add_cost,
     check_address,
+    check_goal,
     check_model,
     check_name,
     check_positive,
@@ -82,7 +83,9 @@ class Campaign:
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
-        ensemble: str = "paper",
+        ensemble: str = "combined",
+        goal: str = "map",
+        weight: str | None = None,
         layout: int | str | Path | None = None,
         controls: Mapping[str, int | Sequence[str]] | None = None,
         edges: bool = True,
@@ -100,7 +103,7 @@ class Campaign:
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
-            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+            `default` if not given.
         seed : int
         id : str, optional
             The column of the pool that tells candidates apart; "id" if not given.
@@ -109,8 +112,13 @@ class Campaign:
         author : str, optional
         task : {"regression", "classification", "count"}
             What a result is: a value, one of some labels, or a whole number from 0.
-        ensemble : {"paper", "process", "auto"}
-            The model of values.
+        ensemble : {"combined", "paper"}
+            What predicts: the networks combined with Gaussian processes and trees, or the paper's networks alone.
+        goal : str
+            What the campaign is for: a good prediction of all candidates (map), of the best twentieth (max, min), or of
+            those beyond a threshold (above:3.5, below:3.5).
+        weight : str, optional
+            A column of the pool with how much each candidate counts, 0 or more; it is no feature.
         layout : {96, 384} or path, optional
             The plate that every batch is laid out on, or a file with a column `well` of the wells that may be used.
         controls : mapping, optional
@@ -123,11 +131,12 @@ class Campaign:
             The column of the pool with the cost of measuring each candidate; see `ask`.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
         ignore = [*ignore, *([] if cost is None or cost in ignore else [cost])]
-        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, sheet, cost)
         plates.settle(settings, layout, controls, edges)
@@ -169,15 +178,25 @@ class Campaign:
 
     # Asking
 
-    def ask(self, n: int, request: str | None = None, budget: float | None = None) -> pd.DataFrame:
+    def ask(
+        self,
+        n: int,
+        request: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+        budget: float | None = None,
+    ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
         Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
 
-        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. With a
-        `budget`, at most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
+        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. `goal`
+        and `weight` are for this batch; those of the campaign where they are not given. With a `budget`, at most `n`
+        points whose costs fit into it: the best first, those that no longer fit are passed over.
         """
         n = check_size(n)
+        goal = check_goal(self.settings.get("goal", "map") if goal is None else goal, self.task)
+        weight = self.settings.get("weight") if weight is None else weight
         with self.store.reading() as session:
             if (known := handout.answered(session, self.settings, request, n, budget)) is not None:
                 return plates.control_rows(self.settings, known)
@@ -185,14 +204,14 @@ class Campaign:
         check_room(moment, n, self.n)
         plates.check_fits(self.settings, n)
         model = None if self.models.missing(moment) else self.models.at(moment)
-        rows = self._choose(moment, model, n, budget)
+        rows = self._choose(moment, model, n, goal, weight, budget)
         with self.store.writing() as session:
             if (known := handout.answered(session, self.settings, request, n, budget)) is not None:
                 return plates.control_rows(self.settings, known)
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
-                rows = self._choose(moment, model, n, budget)
+                rows = self._choose(moment, model, n, goal, weight, budget)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return plates.control_rows(self.settings, handout.batch(session, self.settings, ask))
@@ -225,13 +244,13 @@ class Campaign:
             return Moment.read(session)
 
     def _choose(
-        self, moment: Moment, model: "Model | None", n: int, budget: float | None
+        self, moment: Moment, model: "Model | None", n: int, goal: str, weight: str | None, budget: float | None
     ) -> list[tuple[int, int, str, str]]:
         from aicau.campaign.choice import affordable, choose
 
         check_room(moment, n, self.n)
-        most = n if budget is None else min(OVERSAMPLE * n, room(moment, self.n))
-        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], most)
+        most, seed = (n if budget is None else min(OVERSAMPLE * n, room(moment, self.n))), self.settings["seed"]
+        picks = choose(self.models, moment, model, self.strategy, self.task, seed, most, goal, weight)
         if budget is not None:
             picks = affordable(picks, self.describe([pick.candidate for pick in picks]), self.settings, n, budget)
         rows = plates.placed(self.settings, picks, moment.last_ask + 1)

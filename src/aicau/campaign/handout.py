@@ -98,6 +98,8 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "classes": session.labels(),
         "strategy": settings["strategy"],
         "ensemble": ensemble_of(settings),
+        "goal": settings.get("goal", "map"),
+        "weight": settings.get("weight"),
         "seed": settings["seed"],
         "id": settings["id"],
         "target": settings["target"],

@@ -29,9 +29,11 @@ def init(
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
     task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
-    ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
+    ensemble: Annotated[str, typer.Option(help="What predicts: combined or paper (networks alone)")] = "combined",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
+    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
     control: Annotated[
         list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
@@ -48,7 +50,7 @@ def init(
     """
     from aicau.campaign.campaign import Campaign
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight)
     plate = (layout, controls(control), edges, scale, cost)
     with Campaign.create(campaign, candidates, *settings, *plate) as made:
         status = made.status()
@@ -77,6 +79,8 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
+    weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
     budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
     force: Force = False,
     author: Author = None,
@@ -90,7 +94,7 @@ def ask(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request, budget)
+        frame = opened.ask(n, request, goal, weight, budget)
     try:
         hand_out(frame, out, force, as_json)
         sys.stdout.flush()

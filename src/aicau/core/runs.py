@@ -46,8 +46,8 @@ def by_run(
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
     shape = tensors[0].shape[:lead]
     if lead != 1:
-        flat = (t.reshape(-1, *t.shape[lead:]) for t in tensors)
-        return tuple(part.reshape(*shape, *part.shape[1:]) for part in by_run(function, *flat, points=points))
+        flat = (t.reshape((-1, *t.shape[lead:])) for t in tensors)
+        return tuple(part.reshape((*shape, *part.shape[1:])) for part in by_run(function, *flat, points=points))
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     with threads_for(points):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from aicau.gp.likelihood import Rows, negative_log_likelihood
-from aicau.gp.optimise import alone, together
+from aicau.gp.optimise import VALUE_TOLERANCE, alone, together
 from aicau.gp.posterior import Posterior
 
 CONSTANT_BOUNDS = (1e-3, 1e3)
@@ -36,6 +36,7 @@ class Process:
     starts: tuple[float, ...] = (1.0,)  # length scales to start from; the best optimum counts
     linear: float = 0.0  # variance of an unknown slope by each feature, of a linear trend under the process
     shape: str = "rbf"  # or "matern"
+    tolerance: float = VALUE_TOLERANCE  # relative progress of the objective below which one run stops
 
     def fit(
         self,
@@ -45,6 +46,7 @@ class Process:
         relative: Tensor | None = None,  # (runs, l); None: 1
         batch: Tensor | None = None,  # (runs, l)
         most: int | None = None,
+        near: Tensor | None = None,  # (q,) parameters to start from, in place of `starts`
     ) -> Posterior:
         """Maximise the likelihood (times the prior) of the normalised target.
 
@@ -76,7 +78,7 @@ class Process:
                 box, rest = [*box, LENGTH_BOUNDS], [*rest, 1.0]
         lower, upper = torch.tensor(box, dtype=x.dtype, device=x.device).log().unbind(-1)
         starts = [[1.0, *[length] * features, *rest] for length in self.starts]
-        begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()
+        begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log() if near is None else near[None]
         return Posterior.of(self._parameters(rows, begin, lower, upper, most), rows, shift, scale)
 
     def _parameters(self, rows: Rows, starts: Tensor, lower: Tensor, upper: Tensor, most: int | None) -> Tensor:
@@ -93,7 +95,7 @@ class Process:
         if rows.y.is_cuda:
             found = [together(objective, start.expand(runs, -1), lower, upper) for start in starts]
         else:
-            found = [alone(objective, start, lower, upper) for start in starts]
+            found = [alone(objective, start, lower, upper, self.tolerance) for start in starts]
         thetas, values = (torch.stack(part) for part in zip(*found, strict=True))  # (s, runs, q), (s, runs)
         return thetas[values.argmin(0), torch.arange(runs, device=values.device)]
 

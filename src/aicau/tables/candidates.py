@@ -20,7 +20,7 @@ from aicau.tables.sheet import Sheet, is_text, plain
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
-REASONS = ("score", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
+REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
 
