@@ -79,7 +79,7 @@ def run(seed: int, size: int, edges: bool) -> dict[str, float]:
         controls = Controls(torch.zeros_like(plates), values.double(), plates)
         together = torch.tensor(batch)[None]
         rows = Observations(torch.tensor(index)[None], torch.tensor(y)[None].double(), together[0], together)
-        how = Round(ensembles.make(task=REGRESSION))
+        how = Round(ensembles.make("process", REGRESSION))
         state = how.fit(torch.from_numpy(x), rows, streams.runs(seed, 1), controls)
         off = how.predictor(state).predict(state).mean.numpy() - mu
         errors[kind] = float(np.std(off))

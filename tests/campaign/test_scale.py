@@ -18,7 +18,16 @@ def pool(n=40):
 
 def test_a_prediction_of_logarithms():
     one = torch.ones(2).double()
-    inner = ValuePrediction(torch.tensor([0.0, 2.0]).double(), one, one, one, one, 0.25 * one, torch.zeros(1).double())
+    inner = ValuePrediction(
+        torch.tensor([0.0, 2.0]).double(),
+        one,
+        one,
+        one,
+        one,
+        0.25 * one,
+        torch.zeros(1).double(),
+        torch.ones(1).double(),
+    )
     said = LogPrediction(inner)
     columns = said.columns()
     assert columns["mean"].tolist() == pytest.approx([1.0, np.exp(2.0)])
