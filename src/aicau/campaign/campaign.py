@@ -165,6 +165,11 @@ class Campaign:
         return self.store.settings
 
     @property
+    def name(self) -> str:
+        """The name of its file or database."""
+        return Path(self.store.where).name
+
+    @property
     def n(self) -> int:
         return int(self.settings["candidates"])
 
