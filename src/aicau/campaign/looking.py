@@ -1,6 +1,7 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -26,6 +27,11 @@ class Looking:
         """The settings as they are now, after a change."""
         with self.store.reading():
             return self.settings
+
+    @property
+    def name(self) -> str:
+        """Of its file or database."""
+        return Path(self.store.where).name
 
     @property
     def n(self) -> int:

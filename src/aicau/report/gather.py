@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -56,7 +55,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     told = read(moment.rows)
     frame, states, number = campaign.last_batch()
     noise = _noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None)
-    status, name = campaign.status(), Path(campaign.store.where).name
+    status, name = campaign.status(), campaign.name
     names = {at: str(id) for at, id in zip(_seen(moment), campaign.describe(_seen(moment)).iloc[:, 0], strict=True)}
     values = defaultdict(list)
     for row in moment.rows:

@@ -67,7 +67,7 @@ def _kept(
     held = lib.pages.get(place)
     if held is None or held[0] != stamp:
         text = _text(request, template, view(request, **options))
-        held = (lib.stamp(options["key"]), text)
+        held = (stamp, text)
         with lib.lock:
             lib.pages[place] = held
             while len(lib.pages) > MOST_KEPT:
