@@ -3,7 +3,8 @@
     python benchmarks/web_load.py --seconds 60
 
 A reader opens a page, reads it for a second and opens the next, as people do; a writer drops results, looks at what
-they would do and confirms, every two seconds, and always has an ask for two points under way. Every 5 seconds `aicau tell` writes from a process of its own. Prints one table and ends
+they would do and confirms, every two seconds, and always has an ask for two points under way. Every 5 seconds `aicau
+tell` writes from a process of its own. Prints one table and ends
 with code 1 where a request failed, the median page took more than 200 ms, or the command line was locked out.
 """
 

@@ -69,6 +69,7 @@ class Library:
         self.views: dict[tuple[str, str], View] = {}
         self.tables: dict[str, tuple[str, Candidates]] = {}
         self.pages: OrderedDict[str, tuple[Any, str]] = OrderedDict()  # rendered, with what they depend on
+        self.counts: dict[str, tuple[Any, dict[str, Any]]] = {}  # with the version they are of
         self.lock = threading.RLock()
         for place in places:
             if "://" in place or not Path(place).is_dir():
@@ -131,6 +132,13 @@ class Library:
             known = {address: key for key, address in self.files.items()}
             return known.get(str(file)) or self._add(str(file)), str(file)
 
+    def status(self, key: str) -> dict[str, Any]:
+        """Its counts, read once until something changes."""
+        version = (self.at(key).version(), self.worker.changes[key])
+        if self.counts.get(key, (None,))[0] != version:
+            self.counts[key] = (version, self.at(key).status())
+        return dict(self.counts[key][1])
+
     # Files that were dropped
 
     def keep(self, name: str | None, data: bytes, campaign: str = "") -> str:
@@ -190,8 +198,8 @@ class Library:
         """What a page of this campaign depends on; starts to compute what it lacks."""
         views = (self.candidates(key)[1], self._view(key, "look"))
         job = self.worker.of(key)
-        known = [(view.taken, view.job and view.job.step) for view in views]
-        return views[1].version, job and (job.id, job.step), known
+        known = [(view.taken, view.job and view.job.id) for view in views]
+        return views[1].version, job and job.id, known
 
     def _view(self, key: str, kind: str) -> View:
         with self.lock:
