@@ -5,31 +5,36 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout
+from aicau.campaign import handout, plates
 from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
-from aicau.campaign.setup import check_address, check_goal, check_model, check_name, default_author, settings_for
+from aicau.campaign.setup import (
+    add_cost,
+    check_address,
+    check_goal,
+    check_model,
+    check_name,
+    check_scale,
+    default_author,
+    settings_for,
+)
+from aicau.campaign.showing import Showing
 from aicau.core.errors import InputError, shown
-from aicau.core.files import check_new, check_other, is_report, named, write_whole
-from aicau.store import Check, Store, create_store, examine, open_store
+from aicau.core.files import check_new, check_other, named, write_whole
+from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-    from aicau.campaign.progress import Progress
-
-
-class Campaign(Changing):
+class Campaign(Changing, Showing):
     """A laboratory's campaign: ask, measure, tell, predict, again and again. The only class with state.
 
     Make one with `Campaign.create`, open one with `Campaign.open`; use it in a `with` block or call `close`.
@@ -74,6 +79,11 @@ class Campaign(Changing):
         weight: str | None = None,
         sheet: str | None = None,
         skip: int = 0,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
+        scale: str = "linear",
+        cost: str | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -106,13 +116,27 @@ class Campaign(Changing):
             Which sheet of an Excel file.
         skip : int
             Lines above the column names.
+        layout : {96, 384} or path, optional
+            The plate that every batch is laid out on, or a file with a column `well` of the wells that may be used.
+        controls : mapping, optional
+            References on every plate: how many wells each has, or which; {"DMSO": 8, "blank": ["A01", "H12"]}.
+        edges : bool
+            False leaves the outermost wells of the plate empty.
+        scale : {"linear", "log"}
+            "log" for a positive target whose errors are ratios: intervals stay positive.
+        cost : str, optional
+            The column of the pool with the cost of measuring each candidate; see `ask`.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
+        ignore = [*ignore, *([] if cost is None or cost in ignore else [cost])]
         settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
+        settings["scale"] = check_scale(scale, task)
+        add_cost(settings, read, cost)
+        plates.settle(settings, layout, controls, edges)
         pieces = candidates.cut(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -143,8 +167,11 @@ class Campaign(Changing):
         weight: str | None = None,
         replicates: int = 1,
         preview: bool = False,
+        budget: float | None = None,
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
+
+        Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
 
         Parameters
         ----------
@@ -158,10 +185,12 @@ class Campaign(Changing):
             Wells of each point: the batch has `n * replicates` rows.
         preview : bool
             Only look: nothing is kept, no point is pending.
+        budget : float, optional
+            At most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
         """
         from aicau.campaign.asking import ask
 
-        return ask(self, n, request, goal, weight, replicates, preview)
+        return ask(self, n, request, goal, weight, replicates, preview, budget)
 
     # Telling
 
@@ -247,50 +276,7 @@ class Campaign(Changing):
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
 
-    # Looking
-
-    def progress(self) -> pd.DataFrame:
-        """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
-
-        Returns
-        -------
-        DataFrame
-            One row per round: `round`, `measurements`; `error` of the predictions against the truth over all
-            candidates, with its 90% interval `low` to `high`; `mean_only`, the error of predicting the mean for every
-            candidate; `noise` of one measurement; `r2`; `new_error`, `new_low`, `new_high` against a new measurement;
-            `gain`, the share of `error` that another batch is expected to take away;
-            `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
-            of its plates taken out. Root mean squares for values, mean losses for labels and counts.
-        """
-        return self.outlook().rounds
-
-    def advice(self) -> str:
-        """Whether to go on or to stop, and why."""
-        return self.outlook().advice
-
-    def outlook(self) -> "Progress":
-        """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
-        from aicau.campaign.progress import look
-
-        moment = self.moment()
-        if not self.models.missing(moment):
-            self.models.at(moment)
-            self.models.renew()
-        with self.store.reading() as session:
-            return look(session, self.settings, self.task)
-
-    def doctor(self) -> list[Check]:
-        """Everything that must hold, looked at once more; nothing is changed."""
-        return examine(self.store)
-
-    def compact(self) -> dict[str, int]:
-        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
-        changes; a report then has held-out errors of the last rounds only.
-
-        Returns how many models were dropped, and their size in bytes.
-        """
-        dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
-        return {"dropped": dropped, "bytes": freed}
+    # Files
 
     @classmethod
     def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> "Campaign":
@@ -307,41 +293,3 @@ class Campaign(Changing):
         from aicau.campaign.export import export
 
         return export(self.store, named(folder), force)
-
-    def report(self, path: str | Path, force: bool = False) -> Path:
-        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
-
-        It replaces an earlier report, and another file only with `force`.
-        """
-        from aicau.report.gather import gather
-        from aicau.report.page import render
-
-        force = force or is_report(named(path))
-        check_new(named(path), force, self.store.engine.url.database)
-        text = render(gather(self))
-        return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
-
-    def plot_learning_curve(self) -> "Figure":
-        """Draw `progress`: the expected error over all candidates by number of measurements."""
-        return self._plot("learning")
-
-    def plot_parity(self) -> "Figure":
-        """Draw measured values beside what had been predicted of them; labels told beside predicted ones."""
-        return self._plot("parity", "confusion")
-
-    def plot_map(self) -> "Figure":
-        """Draw the candidates in two dimensions, with what was measured and what comes next."""
-        return self._plot("candidates")
-
-    def plot_noise(self) -> "Figure":
-        """Draw how far measurements of one candidate scatter; whether labels of one candidate agree."""
-        return self._plot("noise", "agreement")
-
-    def plot_batches(self) -> "Figure":
-        """Draw the shift of every batch; the share of every label in it."""
-        return self._plot("shifts", "shares")
-
-    def _plot(self, *names: str) -> "Figure":
-        from aicau.report.gather import plot
-
-        return plot(self, *names)

@@ -76,6 +76,15 @@ class Changing(Looking):
         one (tell the earlier files again: their rows get their batch). Returns what is new."""
         return change(self, strategy, batch, goal, weight)
 
+    def compact(self) -> dict[str, int]:
+        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
+        changes; a report then has held-out errors of the last rounds only.
+
+        Returns how many models were dropped, and their size in bytes.
+        """
+        dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
+        return {"dropped": dropped, "bytes": freed}
+
 
 def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
     """Numbers of candidates by their ids."""

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +12,10 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
+from aicau.campaign import plates
 from aicau.campaign.telling import parsed
 from aicau.core.errors import InputError
-from aicau.store import add_tell, schema
+from aicau.store import schema
 from aicau.tables import results
 from aicau.tables.sheet import Sheet
 
@@ -57,14 +58,14 @@ def check(
 
 def _try(campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[str]) -> tuple[set[int], dict[str, Any]]:
     """Lines that would be stored, and what `tell` would say; nothing is."""
-    rows, notes = parsed(campaign, sheet)
+    rows, controls, notes = parsed(campaign, sheet)
     new: Counter[Any] = Counter()
     counts: dict[str, Any] = {}
     with suppress(_Undo), campaign.store.writing() as session:
         first = session.number(schema.measurements.c.id)
         digest = results.digest(rows, correct)
-        told = add_tell(session, rows, digest, correct, campaign.author, None, distinct)
-        counts = asdict(told) | {"warnings": [*sheet.notes, *notes, *told.warnings]}
+        told = plates.tell(session, rows, controls, digest, correct, campaign.author, None, distinct)
+        counts = told | {"warnings": [*sheet.notes, *notes, *told["warnings"]]}
         new.update(_key(row) for row in session.measurements() if row.id > first)
         raise _Undo
     lines = set()

@@ -34,12 +34,16 @@ def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd
     found["replicate"] = [row.replicate for row in rows]
     found["reason"] = [row.why for row in rows]
     numbers = [json.loads(row.numbers) for row in rows]
+    if settings.get("layout"):
+        found.insert(1, "well", [one.get("well") for one in numbers])
     for name in candidates.REASONS:
         found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
     return found
 
 
-def answered(session: Session, settings: dict[str, Any], request: str | None, n: int) -> pd.DataFrame | None:
+def answered(
+    session: Session, settings: dict[str, Any], request: str | None, n: int, budget: float | None = None
+) -> pd.DataFrame | None:
     """The batch that this request was answered with; None where it is new."""
     if request is None:
         return None
@@ -47,7 +51,7 @@ def answered(session: Session, settings: dict[str, Any], request: str | None, n:
     row = session.ask_of(request)
     if row is None:
         return None
-    if row.size != n:
+    if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
     return batch(session, settings, row.id)
 
@@ -133,6 +137,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "abandoned": session.count(schema.proposals, status=ABANDONED),
         "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
+        "changed": session.last_time(),
         "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from aicau.campaign import handout
+from aicau.campaign import handout, plates
 from aicau.campaign.setup import strategy_of, task_of
-from aicau.store import PENDING, Moment, Store, schema
+from aicau.core.errors import InputError
+from aicau.store import PENDING, Check, Moment, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -30,7 +31,7 @@ class Looking:
 
     @property
     def name(self) -> str:
-        """Of its file or database."""
+        """The name of its file or database."""
         return Path(self.store.where).name
 
     @property
@@ -70,6 +71,13 @@ class Looking:
         with self.store.reading() as session:
             return handout.described(session, self.settings, index)
 
+    def plates(self) -> pd.DataFrame:
+        """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
+        if not self.settings.get("layout"):
+            raise InputError("this campaign has no layout; give one when it is made, such as layout=96")
+        with self.store.reading() as session:
+            return plates.frame(session, self.settings)
+
     def version(self) -> int:
         """A number that grows with every change: while it is the same, what was read before is still true."""
         with self.store.reading() as session:
@@ -89,6 +97,10 @@ class Looking:
         """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
         with self.store.reading() as session:
             return handout.warnings(session, self.settings)
+
+    def doctor(self) -> list[Check]:
+        """Everything that must hold, looked at once more; nothing is changed."""
+        return examine(self.store)
 
     def measurements(self, current: bool = True) -> pd.DataFrame:
         """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`

@@ -1,6 +1,5 @@
 """The verbs of a campaign. Each takes the campaign first: a file such as screen.db, or a postgresql:// address."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +8,9 @@ import typer
 
 from aicau.cli.app import app
 from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
-from aicau.cli.output import busy, check_out, hand_out, many, plain, say, show, written
+from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
-from aicau.core.files import PAGES, is_report, reason
+from aicau.core.files import reason
 
 
 @app.command()
@@ -30,6 +29,13 @@ def init(
     weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     sheet: SheetName = None,
     skip: Skip = 0,
+    layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
+    ] = None,
+    edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
+    scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
+    cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -44,9 +50,10 @@ def init(
         names = " and ".join(map(repr, target))
         raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
     settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
+    plate = (layout, controls(control), edges, scale, cost)
     with (
         busy("reading the candidates and trying the strategy"),
-        Campaign.create(campaign, candidates, *settings) as made,
+        Campaign.create(campaign, candidates, *settings, *plate) as made,
     ):
         status = made.status()
         understood = summary(made.settings["columns"])
@@ -59,6 +66,17 @@ def init(
     say(as_json, status | {"understood": understood}, "\n".join(lines))
 
 
+def controls(words: list[str] | None) -> dict[str, int | list[str]]:
+    """NAME=8 or NAME=A01+H12, several times."""
+    found: dict[str, int | list[str]] = {}
+    for word in words or []:
+        name, _, rest = word.partition("=")
+        if not name.strip() or not rest.strip() or name.strip() in found:
+            raise InputError(f"--control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")
+        found[name.strip()] = int(rest) if rest.strip().isdigit() else rest.split("+")
+    return found
+
+
 @app.command()
 def ask(
     campaign: Where,
@@ -69,6 +87,7 @@ def ask(
     weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
     replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
     preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
+    budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -84,10 +103,12 @@ def ask(
         from aicau.campaign.campaign import Campaign
 
         with Campaign.open(campaign, author) as opened:
-            frame = opened.ask(n, request, goal, weight, replicates, preview)
+            frame = opened.ask(n, request, goal, weight, replicates, preview, budget)
             blank = opened.blank_columns()
     repeats = int((frame["replicate"] > 1).sum())
-    words = f"{out}: {many(len(frame), 'point')}, {repeats} of them repeats"
+    points = int(frame["replicate"].notna().sum())
+    wells = f" and {many(len(frame) - points, 'well')} of controls" if len(frame) > points else ""
+    words = f"{out}: {many(points, 'point')}{wells}, {repeats} of them repeats"
     fill = f"next: fill in {', '.join(blank)}, then aicau tell {campaign} {out}"
     try:
         hand_out(frame, out, force, as_json, f"{words} (a preview)" if preview else f"{words}\n{fill}", blank)
@@ -162,7 +183,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
     with Campaign.open(campaign) as opened:
         found = opened.status()
     closed = f", {found['excluded']} excluded" if found["excluded"] else ""
-    lines = (
+    lines: tuple[str, ...] = (
         f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"
         f" ({many(found['measurements'], 'measurement')}, {many(found['failed_wells'], 'failed well')},"
         f" {many(found['superseded'], 'superseded row')}){closed}",
@@ -188,106 +209,3 @@ def _next(campaign: str, found: dict[str, Any]) -> str:
     if not found["measurements"]:
         return f"aicau ask {campaign} N --out plate-1.csv"
     return f"aicau ask {campaign} N, or aicau predict {campaign} --out predictions.csv"
-
-
-@app.command()
-def predict(
-    campaign: Where,
-    out: Out = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
-    ] = False,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
-
-    Example: aicau predict screen.db --out predictions.csv
-    """
-    check_out(campaign, out, force)
-    with busy("predicting"):
-        from aicau.campaign.campaign import Campaign
-
-        with Campaign.open(campaign) as opened:
-            if out is not None:
-                written(out, lambda: opened.predict(out, force, details))
-                words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
-                found = {"path": str(out), "candidates": opened.n}
-                say(as_json, found, f"{out}: {many(opened.n, 'candidate')}\n{words}")
-                return
-            for at, table in enumerate(opened.predictions(details)):
-                if not as_json:
-                    show(table, header=at == 0)
-                    continue
-                words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
-                print(("[" if at == 0 else ", ") + words, end="")
-            if as_json:
-                print("]")
-
-
-@app.command()
-def report(
-    campaign: Where,
-    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
-
-    Example: aicau report screen.db --out report.html
-    """
-    check_out(campaign, out, force or is_report(out), PAGES)
-    from aicau.campaign.campaign import Campaign
-
-    with busy("writing the report"), Campaign.open(campaign) as opened:
-        written(out, lambda: opened.report(out, force))
-    say(as_json, {"path": str(out)}, f"{out}")
-
-
-@app.command()
-def export(
-    campaign: Where,
-    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Write the whole campaign as plain files: CSV, JSON and safetensors.
-
-    Example: aicau export screen.db backup
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        files = written(folder, lambda: opened.export(folder, force))
-    say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
-
-
-@app.command()
-def doctor(campaign: Where, as_json: Json = False) -> None:
-    """Check that a campaign is whole; nothing is changed. Exit code 1 where something is wrong.
-
-    Example: aicau doctor screen.db
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        checks = opened.doctor()
-    rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
-    say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
-    if not all(check.ok for check in checks):
-        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
-
-
-@app.command()
-def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
-    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
-
-    A report then has held-out errors of the last rounds only.
-
-    Example: aicau compact screen.db
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign, author) as opened:
-        done = opened.compact()
-    say(as_json, done, f"{many(done['dropped'], 'old model')} dropped, {done['bytes'] / 1e6:.1f} MB")

@@ -23,7 +23,7 @@ def say(as_json: bool, data: Any, words: str) -> None:
 
 def plain(frame: Any) -> list[dict[str, Any]]:
     """Rows for JSON; a missing number is null."""
-    rows: Iterable[dict[str, Any]] = frame.to_dict("records")
+    rows: Iterable[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
     return [{k: _json(v) for k, v in row.items()} for row in rows]
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from aicau.campaign.progress import Progress
+from aicau.report.platemap import Plate
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,7 @@ class Contents:
     unusual: list[dict[str, Any]]  # measurements far from what was predicted
     measured: dict[str, list[str]]  # by id
     predicted: dict[str, str]  # of the last batch, by id
+    plates: tuple[Plate, ...] = ()
     labels: Labels | None = None
 
     @property

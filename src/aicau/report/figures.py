@@ -1,9 +1,8 @@
 """The figures of a campaign, for Python and as SVG text for light and dark pages.
 
 `figure` makes one of them for Python, `draw` all of them as text for the page. Blue is the model, orange is its bias or
-what differs, grey is the pool. Backgrounds are transparent and colours are
-mid-tones. Words stay text, so that the page's style sheet gives them font and colour; it also colours what has the
-group id "ink" here.
+what differs, grey is the pool. Backgrounds are transparent and colours are mid-tones. Words stay text, so that the
+page's style sheet gives them font and colour; it also colours what has the group id "ink" here.
 """
 
 import io
@@ -21,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from aicau.campaign.setup import called
 from aicau.report.data import Contents
 
 if TYPE_CHECKING:
@@ -135,10 +135,10 @@ def learning(axes: "Axes", contents: Contents) -> None:
     axes.plot(x, table.mean_only, color=GREY, ls=(0, (4, 3)), label="predict the mean")
     if table.noise.iloc[-1] > 0:
         axes.plot(x, table.noise, color=ORANGE, ls=":", label="noise of a measurement")
-    top = max(float(table[["high", "mean_only", "noise"]].max().max()), 1e-12)
-    axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * min(top, 1.6 * float(table.mean_only.max()))))
+    top = min(float(table[["high", "mean_only", "noise"]].max().max()), 1.6 * float(table.mean_only.max()))
+    axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * top or 1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    _label(axes, "measurements behind the model", f"{contents.words.error} of {contents.settings['target']}")
+    _label(axes, "measurements behind the model", f"{contents.words.error} of {called(contents.settings)}")
 
 
 def parity(axes: "Axes", contents: Contents) -> None:
@@ -156,7 +156,7 @@ def parity(axes: "Axes", contents: Contents) -> None:
             at = held.predicted[some], moved[some]
             axes.errorbar(*at, xerr=half[some], fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.35)
             axes.scatter(*at, s=18, color=colour, linewidths=0, label=word, gid="last" if colour == BLUE else "earlier")
-    target = contents.settings["target"]
+    target = called(contents.settings)
     _label(axes, f"{target}, predicted before", f"{target}, measured")
 
 
@@ -195,7 +195,7 @@ def noise(axes: "Axes", contents: Contents) -> None:
         line = np.linspace(0, 1.05 * float(mean.max()) or 1.0, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
     axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) or 1.0)
-    _label(axes, f"mean {contents.settings['target']} of a candidate", "standard deviation of its values")
+    _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 
 def shifts(axes: "Axes", contents: Contents) -> None:
@@ -206,7 +206,7 @@ def shifts(axes: "Axes", contents: Contents) -> None:
     axes.axhline(0, color=GREY, lw=1.2)
     axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
     _names(axes, [b.name for b in rows])
-    _label(axes, contents.settings["batch"] or "batch", f"mean {contents.settings['target']} minus model")
+    _label(axes, contents.settings["batch"] or "batch", f"mean {called(contents.settings)} minus model")
 
 
 def confusion(axes: "Axes", contents: Contents) -> None:
@@ -282,11 +282,10 @@ def candidates(axes: "Axes", contents: Contents) -> None:
             _dots(axes, found.measured[found.values == at], s=24, color=colour, label=label)
     elif len(found.measured):
         edge = {"edgecolors": GREY, "linewidths": 0.5}
-        dots = _dots(
-            axes, found.measured, c=found.values, s=24, cmap="viridis", label="measured", gid="measured", **edge
-        )
+        look = {"s": 24, "cmap": "viridis", "label": "measured", "gid": "measured"} | edge
+        dots = _dots(axes, found.measured, c=found.values, **look)
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
-        bar.set_label(_short(f"mean {contents.settings['target']}"))
+        bar.set_label(_short(f"mean {called(contents.settings)}"))
         bar.outline.set_visible(False)
     if len(found.pending):
         ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink-next"}

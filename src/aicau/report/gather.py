@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -14,12 +13,12 @@ from numpy.typing import NDArray
 
 from aicau.campaign.campaign import Campaign
 from aicau.campaign.model import Model
-from aicau.campaign.rows import Told, read, replicates
+from aicau.campaign.rows import Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp import noise
 from aicau.prediction import Check
-from aicau.report import figures
+from aicau.report import figures, platemap
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
 from aicau.store import Moment
 
@@ -52,7 +51,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     model = None if campaign.models.missing(moment) else campaign.models.at(moment)
     progress = campaign.outlook()
     rounds, checks = _rounds(campaign, moment)
-    told = read(moment.rows)
+    told = campaign.models.told(moment)
     frame, states, number = campaign.last_batch()
     noise = _noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None)
     status, name = campaign.status(), campaign.name
@@ -60,7 +59,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     values = defaultdict(list)
     for row in moment.rows:
         values[row.candidate].append(row.label or f"{row.value:.4g}")
-    held = progress.held
+    held = progress.held[progress.held.predicted.notna()]
     last = held.basis == held.basis.max()
     titles = {
         "measured": [f"{names[at]}: {', '.join(values[at][:4])}" for at in sorted(values)],
@@ -81,10 +80,11 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         progress=progress,
         name=name,
         author=campaign.author,
-        date=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        date=status["changed"][:16].replace("T", " "),
         next_step=_next_step(name, status),
         titles=titles,
         unusual=_unusual(moment, model, noise, names) if model is not None and campaign.task == "regression" else [],
+        plates=platemap.draw(campaign) if campaign.settings.get("layout") else (),
         predicted=_predicted(names, frame, model),
         measured={names[at]: own for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
@@ -127,8 +127,9 @@ def _unusual(moment: Moment, model: Model, noise: Noise, names: dict[int, str]) 
         return []
     said = model.predict([row.candidate for row in moment.rows])
     shift = {batch.name: batch.shift for batch in noise.batches}
-    value = np.array([row.value - shift.get(row.batch, 0.0) for row in moment.rows])
-    off = value - said.columns()["mean"]
+    unit = np.log if model.log else np.asarray
+    moved = np.array([shift.get(row.batch, 0.0) for row in moment.rows])
+    off = unit(np.array([row.value for row in moment.rows])) - moved - unit(said.columns()["mean"])
     off -= np.median(off)
     scale = max(1.4826 * float(np.median(np.abs(off))), 1e-300)
     rows = [(abs(one) / scale, row) for one, row in zip(off.tolist(), moment.rows, strict=True)]
@@ -214,7 +215,7 @@ def _noise(told: Told, model: Model) -> Noise:
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
-        effects = noise.plate_effects(points, o.y[0], o.batch[0])
+        effects = noise.plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]

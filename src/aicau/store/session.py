@@ -32,6 +32,10 @@ class Session(Kept):
         row = (self.number(events.c.id) + 1, time, author, kind, reference, json.dumps(detail, sort_keys=True))
         self.insert(events, [row])
 
+    def last_time(self) -> str:
+        """When the campaign last changed."""
+        return str(self.connection.scalar(select(events.c.time).order_by(events.c.id.desc()).limit(1)) or "")
+
     # Candidates
 
     def meta(self) -> dict[str, str]:
