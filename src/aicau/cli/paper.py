@@ -1,6 +1,7 @@
 """The verbs of the paper: compare strategies, compute its figures."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -75,6 +76,10 @@ def reproduce(
     runs: Annotated[int, typer.Option(help="Paired repetitions; the paper has 10")] = 10,
     quick: Annotated[bool, typer.Option("--quick", help="3 runs of the batching figure, Types II and III")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(help="How Q is trained: learns, printed or full-batch; repeat it. Default: learns and printed"),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
@@ -91,6 +96,7 @@ def reproduce(
         raise AicauError(f"cannot write to {out}: it is not a folder")
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
     plan = Plan(names, 3, seed, ("type2", "type3")) if quick else Plan(names, runs, seed)
+    plan = replace(plan, presets=tuple(preset)) if preset else plan
     if as_json:
         print(json.dumps(run(plan, out, device, resume, begin=START)))
         return
