@@ -176,7 +176,7 @@ def test_mini_batches_of_q_equal_plain_pytorch_on_pairs(size, kind):
     settings = EmbeddingSettings(dropout=0.0, max_epochs=6, batch_size=size)
     x, bias, split, parameters, seeds = embedding_data(rows=12, settings=settings)
     with kernels.use(kind):
-        trained, running, epochs, losses = kernels.train_embedding(x, bias, split, parameters, seeds, settings)
+        _, _, epochs, losses = kernels.train_embedding(x, bias, split, parameters, seeds, settings)
     rank, steps, moves = pairs.order(split, seeds, settings)
     assert int(steps[0]) == max(1, -(-47 // size))
     for run in range(3):

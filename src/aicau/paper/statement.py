@@ -6,11 +6,11 @@ from aicau.paper.rules import RULES
 HEADER = """# The paper's claims, as they are tested
 
 Made from `aicau.paper.claims` (a test holds them equal) and committed before the results that it judges; results are in
-[reproduction](reproduction.md). Results of an earlier version, with another training of Q, were known when the rules were
-written.
+[reproduction](reproduction.md). Results of an earlier version, with another training of Q, were known when the rules
+were written.
 
-**Measure.** The MSE to the truth over the 2,500 points, averaged over the last 10 iterations of a run, as in the paper's
-Figure 5 (a run of batches has 10). The final MSE is shown as a second measure, and both verdicts are given where they
+**Measure.** The MSE to the truth over the 2,500 points, averaged over the last 10 iterations of a run, as in Figure 5
+of the paper (a run of batches has 10). The final MSE is shown as a second measure, and both verdicts stand where they
 differ. **Comparison.** Ratio of two strategies in one panel (a Type and a number of initial points), paired by run;
 geometric mean, 95% t interval of the logarithms. Below 1 the side of the claim is better.
 
@@ -18,7 +18,7 @@ geometric mean, 95% t interval of the logarithms. Below 1 the side of the claim 
 |---|---|
 """
 RULE = """
-Everything else is *open*. A claim **holds** where its pooled ratio (mean of logarithms over all comparisons, run by run)
+Everything else is *open*. A claim **holds** where its pooled ratio (mean of logarithms over all comparisons, by run)
 counts for it and at most a quarter of the single comparisons count against it; it **does not hold** where the pooled
 ratio counts against it; else it is **undecided**. Where *each* is said, every single comparison must count for the
 claim, and one against it is enough to refute it.

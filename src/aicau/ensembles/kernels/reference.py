@@ -60,7 +60,7 @@ class _Adam:
         gradient = gradient + s.weight_decay * parameters
         self.m = torch.where(active, b1 * self.m + (1 - b1) * gradient, self.m)
         self.v = torch.where(active, b2 * self.v + (1 - b2) * gradient**2, self.v)
-        first, second = (1 - b**self.step.clamp_min(1) for b in (b1, b2))
+        first, second = (1 - b ** self.step.clamp_min(1) for b in (b1, b2))
         scale = (self.v / second.to(self.v)).sqrt() + 1e-8
         moved = parameters - (s.learning_rate / first).to(self.m) * self.m / scale
         return torch.where(active, moved, parameters)
