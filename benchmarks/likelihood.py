@@ -2,8 +2,8 @@
 
     python benchmarks/likelihood.py [--runs 3] [--points 10,20,50,100,200] [--types type2,type3]
 
-Log marginal likelihood of the residuals of the paper's ensemble (inputs [x, μ_F, σ²_F], normalised target). `lost` is the
-better of both minus ours: at most 0.5 is asked for.
+Log marginal likelihood of the residuals of the paper's ensemble (inputs [x, μ_F, σ²_F], normalised target). `lost` is
+the better of both minus ours: at most 0.5 is asked for.
 """
 
 import argparse

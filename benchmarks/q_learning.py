@@ -27,7 +27,7 @@ USUAL, PRINTED = (0.9, 0.999), (0.999, 0.9)
 SETTINGS = {
     f"{size or 'full'},{name}": EmbeddingSettings(batch_size=size, betas=betas)
     for name, betas in (("usual", USUAL), ("printed", PRINTED))
-    for size in (32, 128, 512, None)
+    for size in (32, 128, 256, 512, None)
 }
 SOME = 300  # unmeasured points whose entries of Δ are compared
 
