@@ -5,13 +5,14 @@
     python benchmarks/h200.py table ...                         `q_learning.py` with these arguments
     python benchmarks/h200.py reproduce NAME RUNS PRESETS FIGURES INITIALS [LIMIT]
 
-Results are written under $OUT; `time` keeps the fastest way that equals the reference in $OUT/best.json, and
-`reproduce` runs it.
+Results are written under $OUT; `time` remembers the fastest way that equals the reference, and `table`
+and `reproduce` run it.
 """
 
 import json
 import os
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +25,7 @@ from aicau.ensembles import kernels
 from aicau.ensembles.kernels import EmbeddingSettings, cuda, cuda_embedding, reference
 
 OUT = Path(os.environ.get("OUT", "results"))
-BEST = OUT / "best.json"
+BEST = Path(tempfile.gettempdir()) / "q-way.json"
 LEARNS = EmbeddingSettings(batch_size=128)
 
 

@@ -11,13 +11,14 @@ say() { echo "== $(($(date +%s) - begin)) s: $*"; }
 
 # 1. Ways to run the kernel of Q: compiled side by side, then timed one after the other.
 WAYS=("32 8 tf32x3" "64 16 tf32x3" "128 16 tf32x3" "64 8 tf32" "128 8 tf32" "32 4 tf32x3")
+rm -f /tmp/q-way.json
 say compiling
 for way in "${WAYS[@]}"; do timeout 90 $PYTHON benchmarks/h200.py compile $way >"/tmp/q-${way// /-}.log" 2>&1 & done
 wait
 for way in "${WAYS[@]}"; do
   timeout 20 $PYTHON benchmarks/h200.py time $way 2>&1 | tail -n 1 | tee -a "$OUT/ways.txt"
 done
-say "fastest: $(cat "$OUT/best.json" 2>/dev/null)"
+say "fastest: $(cat /tmp/q-way.json 2>/dev/null)"
 
 # 2. Does Q learn? All settings on streams of their own.
 say "Q's validation loss"
