@@ -26,7 +26,7 @@ timeout 110 $PYTHON benchmarks/h200.py table --runs 20 --device cuda --streams -
 
 # 3. The claims: full batches as before, then mini-batches from 10 points, then from 100 as far as time allows.
 say "full batches, 10 runs"
-timeout 100 $PYTHON benchmarks/h200.py reproduce full 10 full-batch all 10,100 | grep -v ' of ' | tail -n 40
+timeout 100 $PYTHON benchmarks/h200.py reproduce full 10 full-batch all 10,100 | grep -v ' initial points, [0-9]* of ' | tail -n 45
 say "mini-batches from 10 points, 10 runs"
 timeout 150 $PYTHON benchmarks/h200.py reproduce mini10 10 learns,printed all 10 | tail -n 45
 left=$((415 - $(date +%s) + begin))
