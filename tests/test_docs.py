@@ -29,12 +29,12 @@ COMMANDS = [line for block in blocks("") for line in block.splitlines() if line.
 
 def run(line, folder):
     program, *arguments = shlex.split(line, comments=True)
-    assert program == ".venv/bin/aicau"
-    if arguments[0] in ("reproduce", "bench"):  # minutes: their words are checked here, their work in their own tests
+    assert program in (".venv/bin/aicau", ".venv/bin/python")
+    start = ["-c", "from aicau.cli import main; main()"] if program == ".venv/bin/aicau" else []
+    if arguments[0] == "reproduce" or not start:  # minutes: their words are checked here, their work in their own tests
         arguments.append("--help")
-    code = "from aicau.cli import main; main()"
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=300, cwd=folder
+        [sys.executable, *start, *arguments], capture_output=True, text=True, timeout=300, cwd=folder if start else ROOT
     )
     assert done.returncode == 0, done.stderr
 
@@ -114,5 +114,8 @@ def test_every_strategy_word_is_in_the_readme():
     from aicau.batching import BATCHINGS
     from aicau.bias import BIASES
 
-    for word in [*ACQUISITIONS, *FORMS, *BATCHINGS, *BIASES, "difference"]:
+    notation = (ROOT / "docs" / "notation.md").read_text()
+    for word in [*ACQUISITIONS, *BATCHINGS, *BIASES, "difference"]:
         assert f"`{word}`" in README, f"{word} is not explained"
+    for word in FORMS:  # of classification
+        assert f"`{word}`" in notation, f"{word} is not explained"

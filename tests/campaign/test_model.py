@@ -15,8 +15,8 @@ from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
 from aicau.core import streams
 from aicau.core.errors import InputError, StoreError
 from aicau.ensembles import ENSEMBLES
+from aicau.gp.noise import without_plates
 from aicau.prediction.base import quantile
-from aicau.round import without_plates
 from aicau.strategy import Strategy
 
 
@@ -100,8 +100,7 @@ def test_some_candidates_at_a_time_are_the_same_as_all_at_once(fitted, monkeypat
     whole = model.predict().columns()
     some = [model.predict(np.arange(start, start + 100)).columns() for start in range(0, 400, 100)]
     single = model.predict(np.array([3, 399, 3])).columns()
-    for cells in ("aicau.gp.CELLS", "aicau.gp.posterior.CELLS"):  # and a process that holds six candidates at a time
-        monkeypatch.setattr(cells, 500)
+    monkeypatch.setattr("aicau.gp.posterior.CELLS", 500)  # and a process that holds six candidates at a time
     small = model.predict().columns()
     for name, column in whole.items():
         np.testing.assert_allclose(np.concatenate([part[name] for part in some]), column, rtol=1e-6, atol=1e-9)

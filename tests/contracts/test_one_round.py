@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from aicau.query import query
 
-from aicau import Campaign, ensembles
+from aicau import Campaign, ensembles, query
 from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.core.pool import Pool
@@ -176,4 +175,4 @@ def same_batch_and_prediction(folder, task, word, rounds, plates, replicates, fa
                     2 if what.squared else 1
                 )
                 if strategy.acquisition.in_error and score.notna().all():
-                    np.testing.assert_allclose(score, utilities[batch], rtol=1e-6, atol=1e-9)
+                    np.testing.assert_allclose(score, utilities[batch], rtol=1e-4, atol=1e-9)

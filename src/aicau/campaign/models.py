@@ -96,6 +96,8 @@ class Models:
             return kept
         with self.store.reading() as session:
             moment = Moment.past(session, basis, round)
+            sizes = {basis: size for basis, _, size in session.model_rounds()}
+        keep = keep and bool(sizes.get(basis))  # what was dropped stays dropped
         return None if self.missing(moment) else self.fit(moment, keep)
 
     def rounds(self) -> list[tuple[int, int]]:

@@ -99,8 +99,9 @@ class Combination:
 
 def combined(found: dict[str, Tensor], weights: dict[str, float]) -> tuple[Tensor, Tensor]:  # (m,) each
     """Σ_j w_j f_j, and how far the models are apart: Σ_j w_j (f_j − Σ w f)²."""
-    values = torch.stack([found[name] for name in weights])
-    share = values.new_tensor(list(weights.values()))[:, None]
+    names = sorted(weights)  # an order that a kept model has, too: sums are the same to the last bit
+    values = torch.stack([found[name] for name in names])
+    share = values.new_tensor([weights[name] for name in names])[:, None]
     mean = (share * values).sum(0)
     return mean, (share * (values - mean) ** 2).sum(0)
 
