@@ -16,7 +16,8 @@ NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
 PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
-SCREEN, SCREEN_ROWS, KEEP = 512, 64, 4  # places that are tried, the rows they are tried on, and starts taken from them
+FEW, SCREEN = 32, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
+SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 
 
@@ -112,10 +113,11 @@ class Process:
         """The best of evenly spread places in the box for each run; the signal of a normalised target is near 1."""
         lower, upper = lower.clone(), upper.clone()
         lower[0], upper[0] = math.log(0.3), math.log(10)
-        spread = torch.quasirandom.SobolEngine(len(lower)).draw(SCREEN + 1)[1:].to(lower)
+        number = SCREEN[int(rows.valid.sum(-1).max()) > FEW]
+        spread = torch.quasirandom.SobolEngine(len(lower)).draw(number + 1)[1:].to(lower)
         places = lower + spread * (upper - lower)
         values = []
-        for some in places.split(64):
+        for some in places.split(128):
             theta = some[:, None].expand(-1, len(rows.y), -1).flatten(0, 1)
             values.append(self.objective(theta, rows.repeat(len(some)))[0].unflatten(0, (len(some), -1)))
         return places[torch.cat(values).argsort(0)[:KEEP]]
