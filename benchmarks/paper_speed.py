@@ -1,6 +1,6 @@
 """The paper's grid on this machine: ours against plain PyTorch and PyRelationAL, per round and extrapolated.
 
-    python benchmarks/paper_speed.py [--pyrelational PYTHON] [--json]
+    python benchmarks/paper_speed.py [--points 20,100,200] [--pyrelational PYTHON] [--json]
 
 A round is: train F_k (5 networks), predict the pool, and, where a strategy needs it, estimate the bias (Q or a Gaussian
 process). Ours is measured for 10 runs at once and divided by 10. Plain PyTorch trains network after network, Q on the
@@ -33,7 +33,6 @@ from aicau.bias.quadratic import Quadratic, split_pairs
 from aicau.core import streams
 from aicau.paper.plan import BATCH, FIGURES, INITIALS, SINGLE, TYPES, Plan
 
-SIZES = (20, 100, 200)
 RUNS = 10
 EPOCHS = 2000
 
@@ -124,7 +123,8 @@ def grid(seconds: dict[int, dict[str, float]]) -> float:
         for initial in INITIALS:
             for k in range(setting.rounds):
                 points = initial + k * setting.batch_size
-                at = {part: float(np.interp(points, sizes, [seconds[s][part] for s in sizes])) for part in seconds[20]}
+                parts = seconds[sizes[0]]
+                at = {part: float(np.interp(points, sizes, [seconds[s][part] for s in sizes])) for part in parts}
                 fits = {
                     "ensemble": len(words),
                     **{b: sum(f":{b}" in w for w in words) for b in ("direct", "quadratic")},
@@ -135,15 +135,17 @@ def grid(seconds: dict[int, dict[str, float]]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", default="20,100,200")
     parser.add_argument("--pyrelational", help="Python of an environment with PyRelationAL 1.0.2")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    measured = {rows: measure(rows) for rows in SIZES}
-    table = {way: {rows: measured[rows][way] for rows in SIZES} for way in ("ours", "plain PyTorch")}
+    sizes = [int(rows) for rows in arguments.points.split(",")]
+    measured = {rows: measure(rows) for rows in sizes}
+    table = {way: {rows: measured[rows][way] for rows in sizes} for way in ("ours", "plain PyTorch")}
     if arguments.pyrelational:
         script = Path(__file__).resolve().with_name("pyrelational_round.py")
-        command = [arguments.pyrelational, str(script), "30", *map(str, SIZES)]
+        command = [arguments.pyrelational, str(script), "30", *map(str, sizes)]
         with tempfile.TemporaryDirectory() as folder:  # Lightning leaves logs where it runs
             done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
         rounds = json.loads(done.stdout.strip().splitlines()[-1])
@@ -152,7 +154,7 @@ def main() -> None:
                 **measured[rows]["plain PyTorch"],
                 "ensemble": rounds[str(rows)][0] * measured[rows]["epochs"]["network"] + rounds[str(rows)][1],
             }
-            for rows in SIZES
+            for rows in sizes
         }
     hours = {way: grid(parts) / 3600 for way, parts in table.items()}
     if arguments.json:
