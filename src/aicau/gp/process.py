@@ -16,7 +16,7 @@ NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
 PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
-FEW, SCREEN = 32, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
+FEW, SCREEN = 64, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
 SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 
