@@ -1,8 +1,9 @@
 # `make demo` and `make test` work on a fresh machine: both create .venv with plain pip.
 PYTHON ?= python3
 BIN := .venv/bin
+UNITS := $(addprefix tests/,acquisition batching bias core ensembles gp prediction problems tables)
 
-.PHONY: demo test bench lint clean
+.PHONY: demo check test bench lint clean
 
 .venv/.done: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "aicau needs Python 3.11 or newer")'
@@ -15,13 +16,17 @@ BIN := .venv/bin
 demo: .venv/.done
 	$(BIN)/python examples/laboratory.py demo
 
+# Before each commit, about a minute: lint, types, unit tests and contracts without what is marked `slow`.
+check: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(UNITS) tests/contracts tests/test_*.py
+
 test: .venv/.done
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # A short comparison on the toy; `.venv/bin/python -m bench --help` has all of it.
 bench: .venv/.done
 	$(BIN)/python -m bench --suite toy --panel type2-10 --strategy random --strategy farthest \
-	  --strategy pemse:quadratic:eigen --strategy br:posterior:joint --strategy lcmd:grad --runs 3 --jobs 2
+	  --strategy pemse:quadratic:eigen --strategy br:posterior:gain --strategy lcmd:grad --runs 3 --jobs 2
 
 lint: .venv/.done
 	$(BIN)/ruff check .

@@ -12,8 +12,9 @@ from aicau.core.errors import AicauError
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
 
-@app.command()
+@app.callback(invoke_without_command=True)
 def bench(
+    context: typer.Context,
     suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
     data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
     strategy: Annotated[
@@ -32,10 +33,12 @@ def bench(
 ) -> None:
     """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
 
-    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:joint --runs 3
+    Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:gain --runs 3
     """
     from functools import partial
 
+    if context.invoked_subcommand is not None:
+        return
     if out.exists() and not out.is_dir():
         raise AicauError(f"cannot write to {out}: it is not a folder")
     words = tuple(strategy or ())
@@ -72,6 +75,30 @@ def bench(
     seconds = summary["seconds"]
     assert isinstance(seconds, dict)
     console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")
+
+
+@app.command()
+def campaign(
+    data: Annotated[Path, typer.Option(help="The folder of a data set, or of several")],
+    line: Annotated[
+        list[str] | None, typer.Option(help="These lines only, e.g. aicau or random+forest; repeat")
+    ] = None,
+    panel: Annotated[list[str] | None, typer.Option(help="These data sets only; repeat")] = None,
+    goal: Annotated[str, typer.Option(help="map, max, min, above:T or below:T; T in standard deviations")] = "map",
+    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 4,
+    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    most: Annotated[int, typer.Option(help="Points of the pool, drawn from the data set")] = 500,
+    jobs: Annotated[int, typer.Option(help="Processes, one core each")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the tables")] = Path("results/campaign"),
+) -> None:
+    """Compare what a laboratory gets: designs with their predictions, end to end.
+
+    Example: python -m bench campaign --data ../data --panel yacht --line aicau --line random+forest --runs 2
+    """
+    from bench.campaign import Contest, compare
+
+    contest = Contest(data, tuple(line or ()), tuple(panel or ()), runs, seed, most, goal)
+    print(compare(contest, out, jobs))
 
 
 if __name__ == "__main__":

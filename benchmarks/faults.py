@@ -1,10 +1,12 @@
-"""The long runs of tests/test_faults.py: attacks on a campaign, after each of which it must be whole.
+"""The long runs of tests/store/test_faults.py: attacks on a campaign, after each of which it must be whole.
 
 python benchmarks/faults.py [kills] [--number 200] [--postgres]   kill a process that asks and tells, at random moments
 python benchmarks/faults.py calls [--number 10]     kill each verb at so many of its system calls (`apt install strace`)
 python benchmarks/faults.py logs [--number 250]     cut and change the log, and the file, at random
 python benchmarks/faults.py threads [--number 60]   so many seconds: threads that poll and tell, and another process
 python benchmarks/faults.py overlap [--number 8] [--postgres]     stations that tell overlapping files at once
+python benchmarks/faults.py files [--number 300]    generated hostile files: each is read right or refused
+python benchmarks/faults.py types                   columns of every Arrow type, ignored and as features
 """
 
 import argparse
@@ -15,8 +17,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.extend(str(Path(__file__).parents[1] / "tests" / name) for name in ("", "tables", "cli"))
 
+import test_campaign_cli
+import test_hostile_files
+
+import arrow_types
 import crashes
 import postgres
 
@@ -67,7 +73,20 @@ def overlap(address: str, folder: Path, number: int) -> str:
     return f"{number} stations told overlapping files {told} times: the same rows as one file told once"
 
 
-ATTACKS = {kills: 200, calls: 10, logs: 250, threads: 60, overlap: 8}
+def files(address: str, folder: Path, number: int) -> str:
+    told = test_hostile_files.attack(folder, number, seed=number)
+    return f"{number} hostile files: {told} told as Python's own reader reads them, the others refused in one sentence"
+
+
+def types(address: str, folder: Path, number: int) -> str:
+    done = []
+    for name in arrow_types.every_type():
+        (own := folder / str(len(done))).mkdir()
+        done.append(test_campaign_cli.attack(own, name))
+    return f"{sum(done)} of {len(done)} Arrow types (all that Parquet has): handed back where ignored"
+
+
+ATTACKS = {kills: 200, calls: 10, logs: 250, threads: 60, overlap: 8, files: 300, types: 0}
 
 
 def main() -> None:

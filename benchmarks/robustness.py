@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from aicau import MLP, Quadratic, Strategy
-from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings
+from aicau.ensembles.kernels import EmbeddingSettings
 from aicau.paper import plan as paper
 from aicau.paper import verdicts
 
@@ -38,7 +38,6 @@ SETTINGS: dict[str, tuple[paper.Make, MLP]] = {
     "full batch": (with_q(None), MLP()),
     "full batch, printed": (with_q(None, PRINTED), MLP()),
     "learns, scaled target": (with_q(128, scaled=True), MLP()),
-    "learns, F_k in batches of 32": (with_q(128), MLP(settings=MLPSettings(batch_size=32))),
 }
 
 

@@ -24,6 +24,7 @@ ORDER = [
     ["cli"],
     ["__main__"],
 ]
+assert len(ORDER) <= 16
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 # Steps back, taken when they are called: a campaign draws itself, a strategy has `query` as a method.
 LATE = {("campaign", "report"), ("strategy", "arrays")}
@@ -101,3 +102,12 @@ MLP(settings=MLPSettings(max_epochs=2)).fit(x, x[..., 0], streams.runs(0, 2)).pr
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "report").glob("*.py")), ids=lambda p: p.name)
+def test_a_report_talks_to_public_methods_only(path):
+    """No private name of another object, and no way around the campaign to its store."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", "") not in ("self", "cls"):
+            assert not node.attr.startswith("_") or node.attr.endswith("__"), f"{path.name} uses {node.attr}"
+            assert node.attr not in ("store", "session", "reading", "writing"), f"{path.name} uses {node.attr}"

@@ -70,3 +70,10 @@ def test_no_module_is_too_long_and_the_root_is_small():
     source = ROOT / "src" / "aicau"
     assert max(len(path.read_text().splitlines()) for path in source.rglob("*.py")) <= 300
     assert len([path for path in source.glob("*.py") if not path.name.startswith("__")]) <= 6
+
+
+def test_tests_stand_where_their_source_stands():
+    source, others = ROOT / "src" / "aicau", {"bench", "contracts", "data"}
+    for folder in (path for path in (ROOT / "tests").rglob("*/") if path.name != "__pycache__"):
+        place = folder.relative_to(ROOT / "tests")
+        assert place.parts[0] in others or (source / place).is_dir(), f"tests/{place} mirrors no folder of the source"

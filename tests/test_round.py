@@ -1,6 +1,7 @@
 """The one round: units do not matter, plates are taken out, and everyone who runs it gets the same."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -41,14 +42,19 @@ def run(round, rows, word="default", m=6):
     return choice.selection.index[0].tolist(), round.predictor(state, strategy.bias).predict(state), state
 
 
+@pytest.mark.slow
 class TestUnits:
+    @staticmethod
+    @cache
+    def plain(word):
+        return run(Round(MLP(settings=QUICK)), rows_of((0.0, 1.0, -1.0), repeats=6), word)[:2]
+
     @pytest.mark.parametrize("word", ["default", "pemse:direct:eigen", "lc"])
     @pytest.mark.parametrize(("scale", "shift"), [(1e-20, 0.0), (1e20, 0.0), (1.0, 250.0)])
     def test_the_batch_and_the_prediction_are_the_same_in_other_units(self, word, scale, shift):
+        batch, said = self.plain(word)
         rows = rows_of((0.0, 1.0, -1.0), repeats=6)
-        round = Round(MLP(settings=QUICK))
-        batch, said, _ = run(round, rows, word)
-        other, moved, _ = run(round, replace(rows, y=rows.y * scale + shift), word)
+        other, moved, _ = run(Round(MLP(settings=QUICK)), replace(rows, y=rows.y * scale + shift), word)
         assert other == batch
         torch.testing.assert_close((moved.mean - shift) / scale, said.mean, rtol=1e-3, atol=1e-3)
         torch.testing.assert_close(moved.unknown / scale**2, said.unknown, rtol=1e-2, atol=1e-4)
@@ -127,7 +133,7 @@ def test_a_prediction_equals_a_dense_gaussian_process():
     rows = rows_of((0.0, 1.0, -1.0), noise=0.2, repeats=12)
     round = Round(MLP(settings=QUICK))
     state = round.fit(POOL.pool.x, rows, KEYS)
-    predictor = round.predictor(state, Posterior(target="truth"))
+    predictor = replace(round.predictor(state, Posterior(target="truth")), combination=None)  # before it is combined
     said, fitted = predictor.predict(state), predictor.correction.process
     theta = fitted.posterior.theta[0].numpy()
     size, length, own, shared, fades = np.exp([theta[0], 0, theta[3], theta[4], theta[5]])
@@ -204,6 +210,7 @@ def test_query_is_the_round_on_the_same_rows(task, repeats, plates):
         np.testing.assert_array_equal(said[column], values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["default", "lc:difference"])
 def test_a_simulation_is_the_round_on_the_same_rows(word):
     problem, keys = problems.plates(grid=10), streams.runs(2, 2)

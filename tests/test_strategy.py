@@ -45,7 +45,7 @@ def test_every_string_of_the_design_is_understood():
         ),
         (
             "pemse:directly",
-            "unknown strategy word 'directly'; did you mean 'direct'? known: brier, difference, direct, eigen, joint",
+            "unknown strategy word 'directly'; did you mean 'direct'? known: brier, difference, direct, eigen, gain",
         ),
         ("pemse", "'pemse' needs a bias estimator, e.g. 'pemse:direct'; known: direct, perfect, posterior, quadratic"),
         ("lc:direct", "'lc' does not use the bias; leave out 'direct'"),

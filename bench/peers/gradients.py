@@ -1,9 +1,7 @@
-"""Gradient features of the networks of F_k: φ(x) = ∂f_k/∂w(x)/√K for all members k, side by side.
+"""Gradient features of the networks of F_k (aicau.ensembles.gradients) written out, and a sketch of them.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
-| h | `inputs` | (K, n, in + 1) | what a layer sees, a one behind it for the bias |
-| δ | `errors` | (K, n, out) | derivative of the output by what the layer gives |
 | φ | `gradients` | (n, K·P) | the features themselves |
 | Sφ | `sketch` | (n, width) | a random projection with E[(Sφ)·(Sφ')] = φ·φ' |
 
@@ -15,32 +13,8 @@ import torch
 from torch import Tensor
 
 from aicau.core import streams
+from aicau.ensembles.gradients import layers
 from aicau.ensembles.kernels import MLPSettings
-
-Layer = tuple[Tensor, Tensor]  # inputs (K, n, in + 1), errors (K, n, out)
-
-
-def layers(
-    parameters: Tensor,  # (K, P)
-    x: Tensor,  # (n, d)
-    settings: MLPSettings,
-) -> list[Layer]:
-    """Forward and backward through every network at every point; the output of a network is its last layer."""
-    h = x.to(parameters).expand(parameters.shape[0], *x.shape)
-    blocks, inputs = [], []
-    at = 0
-    for o, i in settings.layers(x.shape[-1]):
-        block = parameters[:, at : at + o * (i + 1)].unflatten(-1, (o, i + 1))
-        at += o * (i + 1)
-        blocks.append(block)
-        inputs.append(torch.cat([h, torch.ones_like(h[..., :1])], -1))
-        h = (inputs[-1] @ block.mT).relu()
-    error = torch.ones_like(h)  # of the output, which no relu follows
-    errors = [error]
-    for block, seen in zip(reversed(blocks[1:]), reversed(inputs[1:]), strict=True):
-        error = (error @ block[..., :-1]) * (seen[..., :-1] > 0)
-        errors.append(error)
-    return list(zip(inputs, reversed(errors), strict=True))
 
 
 def gradients(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (K, P), (n, d) -> (n, K·P)

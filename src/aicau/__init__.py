@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from aicau.problems import Problem, TableProblem
 
     # F_k
-    from aicau.ensembles import MLP, Auto, Classifiers, ClassModules, Members, Modules, PosteriorSamples, Process
+    from aicau.ensembles import MLP, Classifiers, Members, Modules, PosteriorSamples, Process
     from aicau.ensembles import Regressors
 
     # The bias, scores and batches
     from aicau import bias
     from aicau.bias import Direct, Evidence, Perfect, Posterior, Quadratic
     from aicau.acquisition import Score, View
-    from aicau.batching import Eigen, Joint, Selection, Spread, Top
+    from aicau.batching import Eigen, Gain, Selection, Spread, Top
 
     # Predictions
     from aicau.prediction import ClassPrediction, CountPrediction, ValuePrediction

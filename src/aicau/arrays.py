@@ -33,6 +33,7 @@ def query(
     ensemble: Ensemble | None = None,
     task: Task = REGRESSION,
     random_state: int = 0,
+    weight: Any = None,
 ) -> NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Choose from a table, with the signature and the meaning of scikit-activeml.
 
@@ -54,6 +55,8 @@ def query(
         F_k; the paper's networks where it is not given.
     task : Task
     random_state : int
+    weight : array, shape (n,), optional
+        How much the error of each row of X counts, 0 or more; rows of `candidates` that are features count 1.
 
     Returns
     -------
@@ -86,7 +89,8 @@ def query(
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
         own = Round(ensemble or ensembles.make(task=task), task)
         state = own.fit(points, table.rows(seen, batch), _keys(random_state))
-        choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room)
+        counts = None if weight is None else _weights(weight, place, len(table.features), len(points))
+        choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room, weight=counts)
     else:
         measured = torch.zeros(1, len(points), dtype=torch.bool)
         measured[0, seen] = True
@@ -181,6 +185,15 @@ def _table(X: Any, y: Any) -> _Table:
     labelled = ~torch.isnan(labels)
     checks.numbers(labels[labelled], "y")
     return _Table(features, labels, labelled)
+
+
+def _weights(weight: Any, place: Tensor, rows: int, points: int) -> Tensor:  # (rows + extra,) -> (1, points)
+    """How much each point counts: as much as the row that counts most, 1 where nothing is said."""
+    values = checks.numbers(torch.as_tensor(np.array(weight, dtype=float)), "weight")
+    if values.shape != (rows,) or bool((values < 0).any()):
+        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got shape {tuple(values.shape)}")
+    every = torch.cat([values, torch.ones(len(place) - rows, dtype=values.dtype)])
+    return torch.zeros(points, dtype=values.dtype).scatter_reduce(0, place, every, "amax")[None]
 
 
 def _keys(random_state: int) -> Tensor:  # (1,)

@@ -51,6 +51,8 @@ class Round:
         Take out what rows of one plate share before the ensemble is trained (regression only).
     scaled : bool
         Train on targets in units of their own mean and standard deviation.
+    combine : bool
+        Hand out the ensemble combined with Gaussian processes and trees; False: the ensemble alone, debiased.
 
     Examples
     --------
@@ -69,11 +71,12 @@ class Round:
     task: Task = REGRESSION
     plates: bool = True
     scaled: bool = True
+    combine: bool = True
 
     @classmethod
     def paper(cls, ensemble: Ensemble | None = None) -> "Round":
         """As the paper runs it: targets as they are, and nothing taken out."""
-        return cls(ensemble or MLP(), plates=False, scaled=False)
+        return cls(ensemble or MLP(), plates=False, scaled=False, combine=False)
 
     def fit(
         self,
@@ -130,6 +133,8 @@ class Round:
         round: int = 0,
         keys: Tensor | None = None,  # (...) of this choice; None: those of the state
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
+        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
+        chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
         times = state.observations.counts(len(state.x))
@@ -147,6 +152,8 @@ class Round:
             state.task,
             skill=state.skill(),
             times=times,
+            weight=weight,
+            chance=chance,
         ).with_estimate(estimate)
         previous = None
         if past is not None and round >= FIRST_DIFFERENCE:
@@ -156,7 +163,7 @@ class Round:
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
-        return outcome(self.task.name).fit(state, estimator, names)
+        return outcome(self.task.name).fit(state, estimator, names, self.combine)
 
 
 def first_batch(

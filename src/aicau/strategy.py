@@ -20,7 +20,7 @@ from aicau.core.runs import by_run
 from aicau.core.task import REGRESSION, Task
 
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
-DEFAULTS = {"regression": "br:posterior:joint", "count": "br:posterior:joint", "classification": "trust:spread"}
+DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -157,11 +157,14 @@ class Strategy:
         word = found.get("batching", fixed or "top")
         if fixed is not None and word != fixed:
             raise InputError(f"{head!r} always uses {fixed!r} batching; leave out {word!r}")
+        batching, bias = BATCHINGS[word](), BIASES[found["bias"]]() if "bias" in found else None
+        if "matrix" not in batching.uses and hasattr(bias, "rank"):
+            bias = replace(bias, rank=0)  # type: ignore[type-var]  # a diagonal is enough
         strategy = cls(
             name=":".join([head, *words]),
             acquisition=acquisition,
-            batching=BATCHINGS[word](),
-            bias=BIASES[found["bias"]]() if "bias" in found else None,
+            batching=batching,
+            bias=bias,
             difference="change" in found,
         )
         return replace(strategy, **parts) if parts else strategy
@@ -192,6 +195,7 @@ class Strategy:
         """
         plain = self.acquisition.score(view)
         score = plain.difference(previous) if self.difference and previous is not None else plain
+        score = score if view.weight is None else score.weigh(view.weight)
         names: list[str] = []
 
         def select(runs: Tensor) -> tuple[Tensor, ...]:

@@ -167,7 +167,7 @@ def test_scores_without_a_matrix_say_so(small, text):
 
 
 @pytest.mark.parametrize("text", ["br:perfect", "entropy", "margin", "lc", "bald", "pemse:direct:difference"])
-@pytest.mark.parametrize("rule", ["top", "spread", "joint"])
+@pytest.mark.parametrize("rule", ["top", "spread", "gain"])
 def test_rules_that_need_no_matrix_work(small, text, rule):
     strategy = Strategy.parse(f"{text}:{rule}")
     view = view_of(small, "direct")

@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from aicau import Eigen, Omega, Score, Spread, Top, View
-from aicau.batching import BATCHINGS
-from aicau.batching.joint import places
-from aicau.batching.spread import REPEAT
 from aicau.core.errors import InputError
-from aicau.core.omega import Cobias
 
 
 def view_of(n, allowed=None, measured=None, x=None):
@@ -86,55 +82,6 @@ def test_spread_by_hand():
     assert Spread().select(score_of(alpha), view_of(10, measured={0}), 1).index[0].tolist() == [3]
 
 
-def predicted(view, members, skill):
-    """The view with what members predict, and how much of it holds."""
-    return replace(view, predictions=torch.tensor([members]), skill=torch.tensor([skill]))
-
-
-def test_joint_tells_points_apart_that_are_predicted_apart():
-    # 2 is next to the measured point in x and far from it in what comes out; 9 is the farthest in x.
-    view = view_of(10, measured={1})
-    members = [[0.0, 0, 9, 0, 0, 0, 0, 0, 0, 0]] * 2
-    flat = score_of([1.0] * 10)
-    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 1.0), 1).index.tolist() == [[2]]
-    assert BATCHINGS["joint"]().select(flat, predicted(view, members, 0.0), 1).index.tolist() == [[9]]
-
-
-def test_joint_places_by_hand():
-    view = predicted(view_of(3), [[1.0, 2.0, 3.0], [2.0, 2.0, 2.0]], 0.125)
-    # x and the predictions both vary by 2/3 in all; of twice that an eighth holds, so predictions count half.
-    expected = torch.tensor([[0.0, 0.5, 1.0], [1.0, 1.0, 1.0], [2.0, 1.5, 1.0]]).double()
-    torch.testing.assert_close(places(view)[0], expected)
-    without = view_of(3)
-    assert places(without) is without.x
-
-
-def test_joint_is_spread_where_members_say_nothing():
-    view, score = view_of(8, measured={2}), score_of([3.0, 1, 2, 5, 1, 1, 2, 1])
-    plain = Spread().select(score, view, 4).index
-    assert torch.equal(BATCHINGS["joint"]().select(score, view, 4).index, plain)
-    constant = predicted(view, [[4.0] * 8], 1.0)
-    assert torch.equal(BATCHINGS["joint"]().select(score, constant, 4).index, plain)
-
-
-def test_joint_gives_every_run_its_own_distances():
-    view = view_of(6, measured={0})
-    one, other = [[0.0, 0, 0, 0, 9, 0]], [[0.0, 0, 0, 9, 0, 0]]
-    both = View(
-        view.x,
-        view.allowed.expand(2, -1),
-        view.measured.expand(2, -1),
-        torch.zeros(2, dtype=torch.int64),
-        torch.tensor([one, other]),
-        skill=torch.ones(2),
-    )
-    score = Score(torch.ones(2, 6).double())
-    together = BATCHINGS["joint"]().select(score, both, 3).index
-    assert together[:, 0].tolist() == [4, 3]
-    apart = [BATCHINGS["joint"]().select(score[run : run + 1], both[run : run + 1], 3).index for run in (0, 1)]
-    assert torch.equal(torch.cat(apart), together)
-
-
 def test_spread_with_nothing_measured_starts_at_the_centre():
     assert Spread().select(score_of([1.0] * 9), view_of(9), 3).index[0].tolist() == [4, 0, 8]
 
@@ -150,44 +97,9 @@ def test_more_points_than_there_are_is_refused(batching):
         batching.select(score, view_of(4, allowed={1, 2}), 3)
 
 
-def doubtful(doubt, noise, **known):
-    """Two measured points far apart, and new ones at 1 and 2 from the second."""
-    scaled = (torch.tensor([part]).double() / REPEAT for part in (doubt, noise))
-    x = torch.tensor([[0.0], [10], [11], [12]]).double()
-    return replace(view_of(4, measured={0, 1}, x=x), cobias=Cobias(torch.ones(1, 4, 1), None, None, *scaled), **known)
-
-
 def test_spread_turns_to_known_points_when_no_other_is_left():
     """A new point first, then the largest α over one more than the measurements: 6/2, 8/4, 3/2."""
     view = replace(view_of(4, measured={0, 1, 2}), times=torch.tensor([[3, 1, 1, 0]]))
     assert Spread().select(score_of([8.0, 3, 6, 1]), view, 4).index.tolist() == [[3, 2, 0, 1]]
     once = view_of(3, measured={0, 1, 2})
     assert Spread().select(score_of([1.0, 3, 2]), once, 3).index.tolist() == [[1, 2, 0]]
-
-
-def test_spread_repeats_a_point_whose_noise_hides_more_than_new_points_offer():
-    flat = score_of([1.0] * 4)
-    assert Spread().select(flat, doubtful([0.0] * 4, [1.0] * 4), 2).index[0].tolist() == [3, 2]
-    assert Spread().select(flat, doubtful([5.0, 0, 0, 0], [1.0] * 4), 2).index[0].tolist() == [0, 3]  # √5 beats 2
-
-
-def test_a_repeat_inside_a_batch_leaves_less_to_hide_each_time():
-    # Doubt 9, noise 9: after one more measurement 9·9/18 = 4.5, then 3; the new points offer 4 and 1.
-    view = doubtful([9.0, 0, 0, 0], [9.0] * 4)
-    flat = score_of([1.0] * 4)
-    assert Spread().select(flat, view, 3).index[0].tolist() == [0, 3, 2]  # without room a batch holds a point once
-    roomy = replace(view, room=torch.full((1, 4), 9))
-    assert Spread().select(flat, roomy, 4).index[0].tolist() == [0, 0, 3, 0]
-    assert Spread().select(flat, replace(view, room=torch.tensor([[1, 9, 9, 9]])), 2).index[0].tolist() == [0, 3]
-
-
-def test_a_new_point_of_a_batch_may_be_repeated_in_it():
-    view = doubtful([0.0, 0, 0, 8], [8.0] * 4, room=torch.full((1, 4), 9))
-    assert Spread().select(score_of([1.0] * 4), view, 3).index[0].tolist() == [3, 3, 3]  # 8, then 4, then 8/3
-
-
-def test_noise_without_doubt_changes_nothing():
-    alpha = score_of([3.0, 1, 2, 5])
-    view = doubtful([0.0] * 4, [0.0] * 4)
-    plain = Spread().select(alpha, replace(view, cobias=None), 3)
-    assert torch.equal(Spread().select(alpha, view, 3).index, plain.index)

@@ -36,7 +36,7 @@ def test_the_suite():
     assert "batchbald" not in words
     assert "batchbald" in notes[0]
     with pytest.raises(InputError, match="softmax head"):
-        Settings("classes", ensemble="auto")
+        Settings("classes", ensemble="process")
 
 
 def test_it_is_written_whole(monkeypatch, tmp_path):

@@ -45,7 +45,7 @@ def test_a_whole_campaign(address, tmp_path):
     first = campaign.ask(8)
     assert first.columns.tolist() == [
         "compound", "dose", "ph", "solvent", "note", "replicate", "reason",
-        "reason_score", "reason_distance", "reason_epistemic", "reason_bias", "reason_aleatoric",
+        "reason_score", "reason_share", "reason_distance", "reason_epistemic", "reason_bias", "reason_aleatoric",
     ]  # fmt: skip
     known = pool().set_index("compound").loc[first["compound"]]
     assert first.dose.tolist() == known.dose.tolist()
@@ -62,10 +62,10 @@ def test_a_whole_campaign(address, tmp_path):
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
     for row in second.itertuples():
         assert row.reason.startswith(
-            f"default: expected bias of the ensemble ({row.reason_score:.3g}) times the squared distance in features"
-            f" and predictions to the nearest known or chosen point ({row.reason_distance:.3g})"
+            "default: a measurement here lowers what is unknown over all candidates, weighed by the expected bias"
+            f" of the ensemble ({row.reason_score:.3g} here), by {row.reason_share:.2%}, the most of all"
         )
-        assert row.reason_score == pytest.approx(row.reason_bias, rel=1e-5)  # `br` maximises the expected squared bias
+        assert row.reason_score > 0
         total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
         assert f"network {total**0.5:.3g}: {row.reason_epistemic / total:.0%} disagreement" in row.reason
         assert f"{row.reason_bias / total:.0%} bias (" in row.reason
@@ -227,7 +227,7 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         repeats = batch[batch.duplicated("id", keep=False)]
         assert len(repeats)
         assert batch.reason.str.contains(r"repeat, measured 2x before \(-?[\d.]+ to -?[\d.]+\); default: ").any()
-        assert repeats.reason.str.contains("a known point: what is still unknown there counts as a distance").all()
+        assert repeats.reason.str.contains("a known point: one more measurement lowers what is unknown").all()
         for name, rows in batch.groupby("id"):
             assert rows.replicate.tolist() == list(range(3, 3 + len(rows))), name
         assert all(check.ok for check in campaign.doctor())
@@ -261,14 +261,15 @@ def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
         assert batch.reason_epistemic.notna().all()
 
 
-def test_a_campaign_with_another_ensemble_goes_on_where_it_was(tmp_path):
-    with create(tmp_path / "auto.db", ensemble="auto") as campaign:
+def test_a_campaign_with_the_networks_alone_goes_on_where_it_was(tmp_path):
+    with create(tmp_path / "paper.db", ensemble="paper") as campaign:
         campaign.tell(results(campaign.ask(10), "p1"))
         batch = campaign.ask(4)
         said = campaign.predict()
-        assert campaign.status()["ensemble"] == "auto"
+        assert campaign.status()["ensemble"] == "paper"
+        assert campaign.models.current().predictor.combination is None
         assert all(check.ok for check in campaign.doctor())
-    with Campaign.open(tmp_path / "auto.db") as again:
+    with Campaign.open(tmp_path / "paper.db") as again:
         pd.testing.assert_frame_equal(again.predict(), said)
         again.tell(results(batch, "p2"))
         assert len(again.ask(4)) == 4
@@ -338,7 +339,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"strategy": "pemse:perfect:spread"}, "knows the truth"),
         ({"strategy": "magic"}, "unknown acquisition 'magic'"),
         ({"ensemble": "magic"}, "unknown ensemble 'magic'"),
-        ({"ensemble": "auto", "task": "count"}, "is for regression only; leave it out for count"),
+        ({"ensemble": "auto"}, "unknown ensemble 'auto'"),
         ({"seed": 1.5}, "seed must be a whole number"),
         ({"id": "name"}, "has no column 'name'"),
         ({"target": "dose"}, "has a column 'dose', which is to hold the target"),
@@ -355,6 +356,11 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
         ({"batch": "Viability"}, "target and batch are both called"),
         ({"batch": "p" * 201}, "a name of 201 characters; use at most 200"),
         ({"id": 5}, "the id column needs a name; got 5"),
+        ({"target": "\u200b"}, "the target column needs a name"),
+        ({"task": None}, "the task needs a name; got None"),
+        ({"ensemble": ["paper"]}, "the ensemble needs a name"),
+        ({"ignore": "note"}, "ignore is a list of names of columns; got 'note'"),
+        ({"ignore": 5}, "ignore is a list of names of columns; got 5"),
         ({"author": "a" * 201}, "the author has a name of 201 characters"),
         ({"ignore": []}, None),
     ],
@@ -388,6 +394,12 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
             Campaign.open(wrong)
         with pytest.raises(InputError, match="is not the id of a candidate"):
             campaign.abandon(wrong)
+        for act in (campaign.report, campaign.export, lambda path: campaign.predict(path or 0)):
+            with pytest.raises(InputError, match="expected the name of a file; got"):
+                act(wrong)
+    for huge in (10**400, 10**5000):
+        with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
+            campaign.ask(huge)
     with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate$"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):

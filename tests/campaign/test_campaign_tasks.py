@@ -65,14 +65,12 @@ def test_when_every_candidate_is_known_all_of_them_come_again(tmp_path, task, st
     campaign = Campaign.create(tmp_path / "few.db", tmp_path / "few.csv", **settings)
     kind = "count" if task == "regression" else task
     for number in range(3):
-        batch = campaign.ask(3)
-        assert (batch.replicate == 1).all()
-        campaign.tell(measured(batch, kind, number, 1))
+        campaign.tell(measured(few[3 * number : 3 * number + 3], kind, number, 1))
     again = []
     for number in range(3, 9):
         batch = campaign.ask(3)
         assert batch.reason.str.contains("repeat, measured [1-6]x before").all()
-        assert batch.reason.str.contains("no new point offers more|a known point: what is still unknown there").all()
+        assert batch.reason.str.contains("no new point offers more|a known point: one more measurement lowers").all()
         again += list(batch["compound"])
         campaign.tell(measured(batch, kind, number, 1))
     assert len(set(again)) >= most  # counts are repeated where the rate is least known: hardly where it is small
@@ -86,16 +84,21 @@ def test_a_whole_campaign(address, task, tmp_path):
     words = "predicted '[himst]+' \\(\\d+%\\), expected log loss" if task == "classification" else (
         "predicted count [\\d.e+]+ \\(\\d+ to \\d+\\), expected Poisson divergence"
     )  # fmt: skip
-    score = "disagreement of the members, as far as" if task == "classification" else "expected bias of the ensemble"
-    far = "the nearest known or chosen point \\([\\d.]+\\): the largest left"
-    assert batch.reason.str.contains(f"^default: {score}.* times the squared distance.* to {far}; {words}").all()
+    far = "times the squared distance.* to the nearest known or chosen point \\([\\d.]+\\): the largest left"
+    score = f"^default: disagreement of the members, as far as.* {far}; {words}"
+    if task == "count":
+        score = (
+            f"default: .* lowers what is unknown over all candidates, weighed by the expected bias.* distance; {words}"
+        )
+    assert batch.reason.str.contains(score).all()
     for row in batch.itertuples():
         total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
         shares = [part / total for part in (row.reason_epistemic, row.reason_bias, row.reason_aleatoric)]
         assert f"{total:.3g}: {shares[0]:.0%} disagreement, {shares[1]:.0%} bias, {shares[2]:.0%} noise" in row.reason
     status = campaign.status()
     assert status["task"] == task
-    assert (status["measurements"], status["measured"], status["pending"]) == (48, 16, 4)
+    assert (status["measurements"], status["pending"]) == (48, 4)
+    assert status["measured"] == 16 if task == "classification" else 12 <= status["measured"] <= 16  # some come again
     said = campaign.predict()
     assert np.isfinite(said[PARTS]).all().all()
     assert (said[PARTS] >= 0).all().all()

@@ -13,8 +13,7 @@ from aicau import gp
 from aicau.campaign.model import FORMAT, fit, unpack
 from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
 from aicau.core import streams
-from aicau.core.errors import InputError, StoreError
-from aicau.ensembles import ENSEMBLES
+from aicau.core.errors import InputError
 from aicau.gp.noise import without_plates
 from aicau.prediction.base import quantile
 from aicau.strategy import Strategy
@@ -32,7 +31,7 @@ def told(index, y, sem=None, count=None, batch=None):
     )
 
 
-def fitted_to(x, rows, strategy="lc", seed=0, ensemble="paper"):
+def fitted_to(x, rows, strategy="lc", seed=0, ensemble="combined"):
     return fit(x, rows, streams.runs(seed, 1), Strategy.parse(strategy), "regression", ensemble, 1)
 
 
@@ -123,10 +122,11 @@ def test_a_mean_of_several_values_counts_as_several():
 
 def test_left_out_errors_are_of_whole_candidates(fitted):
     """Against processes that are fitted anew without a candidate, with the same parameters."""
-    model = fitted[-1]
+    x, told_rows, *_ = fitted
+    model = fitted_to(x, told_rows, ensemble="paper")
     process = model.predictor.correction.process.posterior
     group = torch.arange(40).repeat_interleave(2)
-    error = process.left_out_together(group)
+    error = process.left_out_groups(group)[0]
     rows = process.rows
     for out in (0, 17):
         kept = group != out
@@ -204,7 +204,7 @@ def test_what_the_shifts_of_plates_have_in_common_is_unknown():
     truth = np.sin(x[:, 0].numpy().astype(float))
     index, batch = np.tile(np.arange(60), 2), np.tile(np.repeat(np.arange(4), 15), 2)
     y = truth[index] + 0.3 + np.array([0.2, 0.5, -0.4, -0.3])[batch] + 0.1 * rng.standard_normal(120)
-    model = fitted_to(x, told(index, y, batch=[f"p{b}" for b in batch]), "default")
+    model = fitted_to(x, told(index, y, batch=[f"p{b}" for b in batch]), "default", ensemble="paper")
     predictor, scale, shift = model.predictor, float(model.state.scale[0]), float(model.state.shift[0])
     assert predictor.batches == 4
     shared = predictor.shared * scale**2
@@ -218,23 +218,6 @@ def test_what_the_shifts_of_plates_have_in_common_is_unknown():
     np.testing.assert_allclose(said["aleatoric"], own[0] * scale**2 + shared, rtol=1e-6)
     # The plates lie 0.3 higher than the truth, and nobody can know; the interval allows for it.
     assert np.mean((truth >= said["low"]) & (truth <= said["high"])) > 0.8
-
-
-@pytest.mark.parametrize("ensemble", ["process", "auto"])
-def test_models_that_are_no_networks_keep_what_they_say_of_the_pool(fitted, ensemble):
-    x, rows, truth, _ = fitted
-    model = fitted_to(x, rows, "pemse:direct:spread", ensemble=ensemble)
-    said = model.predict().columns()
-    assert np.mean((said["mean"] - truth) ** 2) < 0.1 * truth.var()
-    assert model.state.fitted.unseen.sum(1).tolist() == [[1] * 80]
-    again = again_of(model, x)
-    assert again.figures == model.figures
-    for name, value in again.predict(np.array([3, 399])).columns().items():
-        np.testing.assert_allclose(value, said[name][[3, 399]], rtol=1e-6, err_msg=name)
-    assert type(again.how.ensemble) is type(model.how.ensemble) is type(ENSEMBLES[ensemble]())
-    with pytest.raises(StoreError, match="kept without its ensemble; tell new results"):
-        again.state.fitted.predict(x)
-    assert torch.equal(again.state[0:1].fitted.unseen, model.state.fitted.unseen)
 
 
 def test_a_kept_model_can_be_fitted_once_more_as_it_was(fitted):

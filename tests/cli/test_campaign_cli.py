@@ -178,16 +178,23 @@ def test_every_arrow_type_that_is_ignored_comes_back(tmp_path):
 
 @pytest.mark.parametrize("name", every_type())
 def test_every_arrow_type_in_a_parquet_pool(tmp_path, name):
+    if not attack(tmp_path, name):
+        pytest.skip("Parquet has no such type")
+
+
+def attack(folder, name):
+    """A pool with a column of one Arrow type, ignored and as a feature; False where Parquet has none such."""
     table = pa.table({"id": ["a", "b"], "dose": [1.0, 2.0], "x": every_type()[name]})
     try:
-        pq.write_table(table, tmp_path / "pool.parquet")
+        pq.write_table(table, folder / "pool.parquet")
     except pa.ArrowException:
-        pytest.skip("Parquet has no such type")
-    good("init", tmp_path / "c.db", tmp_path / "pool.parquet", "--target", "y", "--ignore", "x")
-    good("ask", tmp_path / "c.db", 2, "--out", tmp_path / "ask.csv")
-    assert tables.read(tmp_path / "ask.csv").rows == 2
-    code, _, err = run("init", tmp_path / "d.db", tmp_path / "pool.parquet", "--target", "y")
+        return False
+    good("init", folder / "c.db", folder / "pool.parquet", "--target", "y", "--ignore", "x")
+    good("ask", folder / "c.db", 2, "--out", folder / "ask.csv")
+    assert tables.read(folder / "ask.csv").rows == 2
+    code, _, err = run("init", folder / "d.db", folder / "pool.parquet", "--target", "y")
     assert (code, err) == (0, "") or (code == 2 and err.count("\n") == 1)
+    return True
 
 
 def test_nothing_of_a_laboratory_is_replaced(screen):

@@ -12,7 +12,6 @@ from aicau.acquisition import ACQUISITIONS
 from aicau.arrays import query
 from aicau.batching import BATCHINGS, Selection
 from aicau.batching.base import take_best
-from aicau.batching.joint import places
 from aicau.core import streams
 from aicau.core.omega import Omega
 
@@ -124,22 +123,20 @@ def squares_to_the_nearest(x, known):  # (n, p), indices -> (n,)
     return torch.stack([((x - x[at]) ** 2).sum(-1) for at in known]).amin(0)
 
 
-@pytest.mark.parametrize("name", ["top", "spread", "joint", "eigen"])
+@pytest.mark.parametrize("name", ["top", "spread", "eigen"])
 def test_worth_is_the_largest_among_the_allowed_at_its_step(seen, name):
-    """Recomputed by hand: α, α·d² with distances in x or in x and predictions, entries of eigenvectors."""
+    """Recomputed by hand: α, α·d², entries of eigenvectors."""
     view, score = seen
     found = BATCHINGS[name]().select(score, view, 5)
     for run in range(3):
         alpha, allowed = score.alpha[run].double(), view.allowed[run].clone()
         known = view.measured[run].nonzero()[:, 0].tolist()
-        x = view.x if name != "joint" else places(view)[run]
         inside = torch.where(view.allowed[run, :, None] & view.allowed[run], score.omega.dense()[run].double(), 0.0)
         modes = torch.linalg.eigh(inside).eigenvectors.flip(-1).abs()
         for step in range(5):
             worth = {
                 "top": alpha,
-                "spread": alpha.clamp_min(0) * squares_to_the_nearest(x, known),
-                "joint": alpha.clamp_min(0) * squares_to_the_nearest(x, known),
+                "spread": alpha.clamp_min(0) * squares_to_the_nearest(view.x, known),
                 "eigen": modes[:, step],
             }[name]
             chosen = int(found.index[run, step])
@@ -147,11 +144,11 @@ def test_worth_is_the_largest_among_the_allowed_at_its_step(seen, name):
             assert float(found.parts["worth"][run, step]) == pytest.approx(best, rel=1e-4)
             assert float(worth[chosen]) == pytest.approx(best, rel=1e-4)
             numbers = found.numbers(run, step)
-            if name in ("spread", "joint"):
+            if name == "spread":
                 assert numbers["worth"] == pytest.approx(numbers["score"] * numbers["distance"] ** 2, rel=1e-6)
                 said = BATCHINGS[name]().reason(numbers, "bias")
                 assert f"bias ({float(alpha[chosen]):.3g})" in said
-                assert f"({float(squares_to_the_nearest(x, known)[chosen]) ** 0.5:.3g})" in said
+                assert f"({float(squares_to_the_nearest(view.x, known)[chosen]) ** 0.5:.3g})" in said
             allowed[chosen] = False
             known.append(chosen)
 

@@ -1,5 +1,6 @@
 """One round: the same rows through `simulate`, a campaign and `query` give the same batch and the same prediction."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,20 +116,31 @@ def by_query(x, rows, strategy, task):
     return found[0].tolist(), found[1][0]
 
 
-@pytest.mark.parametrize("failures", [False, True], ids=["all wells", "failed wells"])
-@pytest.mark.parametrize("replicates", [False, True], ids=["once", "replicates"])
-@pytest.mark.parametrize("plates", [False, True], ids=["no plates", "plates"])
+# All at once in `make check`, and every combination in `make test`.
+COMBINATIONS = [
+    pytest.param(*given, marks=[] if all(given) else pytest.mark.slow, id=" ".join(names))
+    for given, names in zip(
+        itertools.product([False, True], repeat=3),
+        itertools.product(["no plates", "plates"], ["once", "replicates"], ["all wells", "failed wells"]),
+        strict=True,
+    )
+]
+
+
+@pytest.mark.parametrize(("plates", "replicates", "failures"), COMBINATIONS)
 @pytest.mark.parametrize("task", ["regression", "classification", "count"])
 def test_three_doors_lead_into_one_round(tmp_path, task, plates, replicates, failures):
     same_batch_and_prediction(tmp_path, task, "default", 2, plates, replicates, failures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["pemse:direct:eigen:difference", "lc", "pemse:direct:spread"])
 def test_other_strategies_too(tmp_path, strategy):
     """Differences look back from the third model on."""
     same_batch_and_prediction(tmp_path, "regression", strategy, 4, True, True, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["history", "failed plates"])
 @pytest.mark.parametrize("task", ["regression", "classification"])
 def test_rounds_before_the_first_model_do_not_count(tmp_path, task, start):
@@ -175,4 +187,4 @@ def same_batch_and_prediction(folder, task, word, rounds, plates, replicates, fa
                     2 if what.squared else 1
                 )
                 if strategy.acquisition.in_error and score.notna().all():
-                    np.testing.assert_allclose(score, utilities[batch], rtol=1e-4, atol=1e-9)
+                    np.testing.assert_allclose(score, utilities[batch], rtol=1e-4, atol=1e-9)  # in single precision

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, StoreError
 from aicau.store import Chunk, Measurement, Moment, create_store, examine, open_store, schema
 
 SETTINGS = {"candidates": 10, "id": "id", "target": "y", "batch": "plate", "strategy": "farthest", "columns": []}
@@ -213,6 +213,30 @@ def test_old_models_lose_their_tensors_and_keep_their_figures(store):
         last = session.table(schema.events)[-1]
         assert (last.kind, last.author, json.loads(last.detail)) == ("compact", "eve", {"models": 2, "bytes": 14})
     assert all(check.ok for check in examine(store))
+
+
+def test_threads_that_wait_in_vain_get_one_sentence(store, address):
+    """As many as a server gives no connections to, too."""
+    impatient, said = open_store(address, wait=0.2), []
+
+    def write():
+        try:
+            with impatient.writing():
+                said.append("it has written")
+        except StoreError as error:
+            said.append(str(error))
+
+    threads = [threading.Thread(target=write) for _ in range(8)]
+    with store.writing():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(said) == 8
+    assert all("is in use by another program; try again" in words for words in said), said
+    write()
+    assert said[-1] == "it has written"
+    impatient.close()
 
 
 def test_a_second_campaign_in_the_same_place_is_refused(store, address):

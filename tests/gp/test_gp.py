@@ -9,6 +9,12 @@ from aicau.core import streams
 from aicau.gp.optimise import alone, together
 
 
+def log_likelihood(theta, x, y, alpha=1e-6):
+    """log p(y) with its constant, for unpadded rows: what scikit-learn calls log_marginal_likelihood."""
+    rows = gp.Rows(x, y, torch.ones_like(y, dtype=torch.bool), torch.full_like(y, alpha))
+    return -gp.negative_log_likelihood(theta, rows)[0] - 0.5 * y.shape[-1] * np.log(2 * np.pi)
+
+
 def sample(seed, rows):
     rng = np.random.default_rng(seed)
     x = rng.random((rows, 4)) * [6.28, 6.28, 1, 0.1]
@@ -32,7 +38,7 @@ def test_equals_scikit_learn(seed, rows):
     valid = torch.ones(1, rows, dtype=torch.bool)
     ours = gp.fit(torch.tensor(x)[None], torch.tensor(y)[None], valid)
     normal = torch.tensor((y - y.mean()) / y.std())[None]
-    likelihood = float(gp.log_likelihood(ours.theta, torch.tensor(x)[None], normal))
+    likelihood = float(log_likelihood(ours.theta, torch.tensor(x)[None], normal))
     assert likelihood > theirs.log_marginal_likelihood_value_ - 1e-3
     same = sklearn_fit(x, y, ours.theta[0])
     assert likelihood == pytest.approx(same.log_marginal_likelihood_value_, abs=1e-5)
@@ -50,7 +56,7 @@ def test_likelihood_and_gradient_equal_scikit_learn():
         torch.tensor(x)[None], normal, torch.ones(1, 25, dtype=torch.bool), torch.full((1, 25), 1e-6).double()
     )
     _, ours = gp.negative_log_likelihood(torch.tensor(theta)[None], rows)
-    assert float(gp.log_likelihood(torch.tensor(theta)[None], torch.tensor(x)[None], normal)) == pytest.approx(value)
+    assert float(log_likelihood(torch.tensor(theta)[None], torch.tensor(x)[None], normal)) == pytest.approx(value)
     np.testing.assert_allclose(-ours[0].numpy(), gradient, rtol=1e-6)
 
 
@@ -96,7 +102,7 @@ def test_the_optimum_under_noise_is_no_worse_than_scikit_learns_with_restarts(ro
     )
     x, y = torch.tensor(x)[None], torch.tensor((y - y.mean()) / y.std())[None]
     ours = gp.fit(x, y, torch.ones(1, rows, dtype=torch.bool))
-    assert float(gp.log_likelihood(ours.theta, x, y)) > theirs.log_marginal_likelihood_value_ - 0.5
+    assert float(log_likelihood(ours.theta, x, y)) > theirs.log_marginal_likelihood_value_ - 0.5
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -116,7 +122,7 @@ def test_the_optimum_on_residuals_of_the_toy_is_no_worse_than_scikit_learns_with
     theirs = GaussianProcessRegressor(kernel, alpha=1e-6, n_restarts_optimizer=5, random_state=0)
     theirs.fit(side[0].numpy(), y[0].numpy())
     ours = gp.fit(side, y, torch.ones(1, rows, dtype=torch.bool))
-    assert float(gp.log_likelihood(ours.theta, side, y)) > theirs.log_marginal_likelihood_value_ - 0.5
+    assert float(log_likelihood(ours.theta, side, y)) > theirs.log_marginal_likelihood_value_ - 0.5
 
 
 @pytest.mark.parametrize("most", [None, 40])

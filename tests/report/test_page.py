@@ -7,10 +7,12 @@ import sys
 import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 from aicau import Campaign
 from aicau.core.errors import InputError
@@ -181,6 +183,23 @@ def test_every_name_is_escaped_for_every_task(tmp_path, task):
     values, labels = {"noise", "shifts"}, {"confusion", "agreement", "shares"}
     assert set(drawn) == expected | (labels if task == "classification" else values)
     assert ("无" in "".join(drawn.values())) == (task == "classification")
+
+
+@pytest.mark.parametrize("unit", [1e-20, 1.0, 0.0])
+def test_figures_of_tiny_numbers_show_them(unit):
+    """Energies in joules, and their squares, are as tall as any other."""
+    drawn = [Figure().subplots() for _ in range(3)]
+    figures._bars(drawn[0], [([unit**2, 2 * unit**2], "C0", "noise")])
+    rounds = [SimpleNamespace(measurements=m, out_of_fold=unit, held_out=None) for m in (8, 16)]
+    words, noise = (
+        SimpleNamespace(error="error"),
+        SimpleNamespace(replicates=[(unit, unit, 2)], sd=unit, dispersion=None),
+    )
+    contents = SimpleNamespace(rounds=rounds, words=words, settings={"target": "energy"}, noise=noise)
+    figures.learning(drawn[1], contents)
+    figures.noise(drawn[2], contents)
+    tops = [axes.get_ylim()[1] for axes in drawn]
+    assert tops == (pytest.approx([2.1 * unit**2, 1.08 * unit, 1.15 * unit], abs=0) if unit else [1.0] * 3)
 
 
 ALLOWED = {

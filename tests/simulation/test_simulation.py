@@ -77,7 +77,6 @@ def test_result_as_frame_and_json():
 def test_one_run_has_no_interval():
     result = small("type2", 1, ["random", "lc"])
     assert result.to_json()["paired"]["lc"]["low"] is None
-    assert result.paired_difference("lc").mean == pytest.approx(result.mse[1, 0, -1] - result.mse[0, 0, -1])
 
 
 def test_plot_is_written(tmp_path):

@@ -182,6 +182,13 @@ def test_columns_are_found_in_any_case(campaign):
         campaign.tell(table("c3", 1.0, status="ok", Status="failed"))
 
 
+@pytest.mark.parametrize("name", ["Sta tus", "\ufeffstatus", "status\u200b", "\u00a0STATUS", "ｓtatus", "st\u00adatus"])
+def test_columns_with_marks_that_nobody_sees_are_found(campaign, name):
+    campaign.tell(table("c1", 99.0, **{name: "failed"}))
+    assert campaign.status()["failed_wells"] == 1
+    assert values(campaign) == [("c1", None, "P1")]
+
+
 def test_names_that_look_alike_are_pointed_out(tmp_path):
     with create(tmp_path / "c.db", task="classification") as campaign:
         assert campaign.tell(table("c1 c2", ["Good", "bad"], [" P1", "1"]))["warnings"] == ()

@@ -1,16 +1,18 @@
 """What an SQLite file can go through: foreign, from the future, damaged, locked, read-only; and kept secrets."""
 
+import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing
+import traceback
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
-from aicau import Campaign
+from aicau import Campaign, tables
 from aicau.core.errors import InputError, StoreError
 from aicau.store import Chunk, Measurement, create_store, examine, open_store
 from aicau.store.engine import connect, fault, label, locate
@@ -92,6 +94,37 @@ def test_nothing_but_sqlite_opens_a_campaign(path):
     """Closing any other descriptor would drop the locks of the process: see aicau.store.engine."""
     done = subprocess.run([sys.executable, "-c", OPENED, str(path)], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_campaign_is_no_table_and_no_output(tmp_path, monkeypatch):
+    """Neither read as a table, which drops SQLite's locks, nor replaced, even by force."""
+    (tmp_path / "pool.csv").write_text(POOL)
+    name = tmp_path / "c.csv"
+    assert run("init", name, tmp_path / "pool.csv", "--id", "compound", "--target", "y")[0] == 0
+    plain = os.open
+
+    def watched(path, *more, **options):
+        assert str(path) != str(name)
+        return plain(path, *more, **options)
+
+    monkeypatch.setattr(os, "open", watched)
+    with Campaign.open(name) as campaign:
+        before = campaign.store.fingerprint()
+        for act in (
+            lambda: campaign.tell(str(name)),
+            lambda: campaign.predict(name, force=True),
+            lambda: campaign.report(name, force=True),
+        ):
+            with pytest.raises(InputError, match="is the campaign itself; name another file"):
+                act()
+        with campaign.store.reading() as session:  # so that it is in use
+            session.meta()
+            with pytest.raises(InputError, match="it is a database in use; expected a CSV or Parquet file"):
+                tables.read(name)
+    for words in (["ask", name, "1"], ["predict", name], ["pending", name]):
+        code, _, err = run(*words, "--out", name, "--force")
+        assert (code, "is the campaign itself" in err) == (2, True)
+    assert open_store(name).fingerprint() == before
 
 
 def test_another_programs_database_is_refused_and_left_alone(tmp_path):
@@ -274,8 +307,27 @@ def test_who_may_only_read_an_older_campaign_is_told_so(path, another):
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"candidates": "two"}'])
-def test_damaged_settings_are_one_sentence(path, text):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "{",
+        "[]",
+        "{}",
+        {"candidates": "two"},
+        {"candidates": -5},
+        {"batch": 5},
+        {"seed": "x"},
+        {"task": 1},
+        {"columns": [5]},
+        {"columns": [{"name": "x"}]},
+        {"columns": [{"name": "x", "kind": "word"}]},
+        {"columns": [{"name": "x", "kind": "number", "shift": 0.0}]},
+        {"columns": [{"name": "x", "kind": "category", "levels": ["a"], "shift": [], "scale": 1.0}]},
+    ],
+    ids=str,
+)
+def test_damaged_settings_are_one_sentence(path, damage):
+    text = damage if isinstance(damage, str) else json.dumps(SETTINGS | damage)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'settings'", (text,))
     with pytest.raises(StoreError, match=r"the settings of .* are damaged; restore it from a copy"):
@@ -329,6 +381,16 @@ SECRETS = [
     "postgresql://ada:s3cret@localhost:port/screen",
     "mysql://ada:s3cret@localhost/screen",
     "postgresql://ada:s3cret@localhost:1/screen?nonsense=1",
+    "postgresql://ada:s3@s3cret@localhost:1/screen",  # signs that an address has to encode
+    "postgresql://ada:s3@a/s3cret@localhost:1/screen",
+    "postgresql://ada:a s3cret@localhost:1/screen",
+    "postgresql://ada:s3cret%zz@localhost:1/screen",
+    "postgresql://localhost:1/screen?user=ada&passwd=s3cret&pwd=s3cret",
+    "postgresql://localhost:1/screen?password=a s3cret",
+    "postgresql://localhost:1/screen?options=-c%20password%3Ds3cret",
+    "host=localhost user=ada password='a s3cret' dbname=screen",  # no addresses, and no names of files either
+    "postgresql:ada:s3cret@localhost/screen",
+    "ada:s3cret@localhost/screen",
 ]
 
 
@@ -338,9 +400,20 @@ def test_no_password_is_said(address, tmp_path, monkeypatch):
     for act in (open_store, lambda name: create_store(name, SETTINGS, [], "ada")):
         with pytest.raises((InputError, StoreError)) as caught:
             act(address)
-        assert "s3cret" not in str(caught.value)
-    if "://" in address and "port/" not in address and "mysql" not in address:
+        assert "s3cret" not in "".join(traceback.format_exception(caught.value))
+    for words in (["status", address], ["status", "x.db", address], ["--db", address], [address]):
+        code, out, err = run(*words)
+        assert code in (1, 2)
+        assert "s3cret" not in out + err
+    with suppress(InputError):
         assert "s3cret" not in f"{connect(locate(address))!r} {label(locate(address))}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_in_a_folder_with_the_signs_of_an_address(tmp_path):
+    (folder := tmp_path / "plates:of@today").mkdir()
+    create_store(folder / "new.db", SETTINGS, [Chunk(2, b"ids", b"features")], "ada").close()
+    assert label(locate(folder / "new.db")) == str(folder / "new.db")
 
 
 @pytest.mark.parametrize("among_parameters", [False, True])

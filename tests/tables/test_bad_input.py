@@ -102,6 +102,11 @@ CORPUS = [
     (b"compound,viability,plate\r\nc1,1,p\rc2,x,p\nc3,3,p\r\n", "row 3, column 'viability'"),
     (b"SQLite format 3\x00" + bytes(100), "row 1 holds a zero byte"),
     (b"a," * 999_999 + b"a\n", "1,000,000 columns"),
+    # A row is what a spreadsheet shows, also where blank lines stand before it.
+    (b"compound,viability,plate\n\n\nc1,x,p\n", "row 4, column 'viability': expected a number, got 'x'"),
+    (b"\ncompound,viability,plate\n\nc1,1,p\n\nc99,1,p\n", "row 6, column 'compound': 'c99' is not the id"),
+    (b"compound,viability,plate,status\n\nc1,1,p,broken\n", "row 3, column 'status': expected ok or failed"),
+    (b"compound,viability,plate\n\n\nc1,0.6,p0\n", "row 4 says 0.6, and 0.5 is known"),
 ]
 
 
@@ -180,6 +185,7 @@ def wrong_files(draw):
     return content, where
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(wrong_files())
 def test_one_wrong_thing_is_named(campaign, case):

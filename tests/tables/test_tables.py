@@ -141,6 +141,14 @@ def test_encoding_by_hand(tmp_path):
     assert candidates.feature_names(columns) == ["dose", "solvent=oil", "solvent=water"]
 
 
+@pytest.mark.parametrize("unit", [1e-170, 1e-30, 1.0, 1e100])
+def test_features_in_any_unit_are_standardised(unit):
+    found = tables.read(pd.DataFrame({"id": ["a", "b"], "x": [1.0 * unit, 3.0 * unit]}))
+    columns = candidates.describe(found, "id")
+    (chunk,) = candidates.cut(found, "id", columns)
+    assert candidates.encode(candidates.unpack(chunk.features), columns).tolist() == [[-1.0], [1.0]]
+
+
 @pytest.mark.parametrize(
     ("frame", "sentence"),
     [

@@ -24,14 +24,3 @@ ACQUISITIONS: dict[str, type[Acquisition]] = {
     "margin": Margin,
     "trust": Trust,
 }
-
-__all__ = [
-    "ACQUISITIONS",
-    "FORMS",
-    "Acquisition",
-    "BiasReduction",
-    "LeastConfidence",
-    "Pemse",
-    "Score",
-    "View",
-]

@@ -5,22 +5,17 @@ classes it is the mutual information between the label and the member, and diffe
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from aicau.acquisition import uncertainty
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core import decomposition
 
 
 @dataclass(frozen=True)
-class Bald:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "disagreement of the members (mutual information)"
-    in_error: ClassVar[bool] = False
+class Bald(Acquisition):
+    meaning = "disagreement of the members (mutual information)"
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None

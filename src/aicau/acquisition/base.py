@@ -4,8 +4,9 @@ An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) 
 between rounds, in which the aleatoric term cancels, is the matrix of round k−1 minus that of round k.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from aicau.bias import Belief
 from aicau.core import decomposition
 from aicau.core.observations import Observations
-from aicau.core.omega import Cobias, Omega
+from aicau.core.omega import Omega
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Fitted
 
@@ -36,7 +37,7 @@ class View:
     cobias : Omega
         Δ̂, for regression.
     belief : Belief
-        What is thought of E Y, in place of the cobias for classification and counts.
+        The estimate of E Y, in place of the cobias for classification and counts.
     fitted : Fitted
         The ensembles behind the predictions.
     observations : Observations, shape (..., l)
@@ -50,6 +51,10 @@ class View:
         How well members predict rows they did not see, 0 to 1.
     times : Tensor of int64, shape (..., n)
         How often each point was measured; None: once, where it was.
+    weight : Tensor, shape (..., n)
+        How much the error of each point counts; None: all alike.
+    chance : Tensor, shape (..., n)
+        Where only points that are good themselves are looked for: how likely each is; None: any point will do.
 
     Examples
     --------
@@ -74,6 +79,8 @@ class View:
     belief: Belief | None = None
     skill: Tensor | None = None
     times: Tensor | None = None
+    weight: Tensor | None = None
+    chance: Tensor | None = None
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -133,6 +140,14 @@ class Score:
             omega = Omega(omega.factor, omega.weights * factor[..., None].to(omega.factor), extra)
         return Score(self.alpha * factor[..., None].to(self.alpha), omega, self.note)
 
+    def weigh(self, weight: Tensor) -> "Score":  # (..., n)
+        """α(z) w(z), and the matrix with √w on both sides."""
+        omega = self.omega
+        if omega is not None:
+            extra = None if omega.extra is None else omega.extra * weight.to(omega.extra)
+            omega = Omega(omega.factor * weight.to(omega.factor).sqrt()[..., None], omega.weights, extra)
+        return Score(self.alpha * weight.to(self.alpha), omega, self.note)
+
     def __add__(self, other: "Score") -> "Score":
         both = self.omega is not None and other.omega is not None
         return Score.of(self.omega + other.omega) if both else Score(self.alpha + other.alpha, None, self.note)  # type: ignore[operator]
@@ -141,24 +156,18 @@ class Score:
         return Score(self.alpha[run], None if self.omega is None else self.omega[run], self.note)
 
 
-class Acquisition(Protocol):
+class Acquisition(ABC):
     """What is maximised. Parameters only; `score` is a pure function of the view."""
 
-    needs_model: ClassVar[bool]
-    needs_bias: ClassVar[bool]
-    batching: ClassVar[str | None]  # the only batching it works with; None: any
+    needs_model: ClassVar[bool] = True
+    needs_bias: ClassVar[bool] = False
+    batching: ClassVar[str | None] = None  # the only batching it works with; None: any
     meaning: ClassVar[str]  # what α is, in a few plain words: part of every reason
-    in_error: ClassVar[bool]  # α is in units of the task's error (a square, for regression)
+    in_error: ClassVar[bool] = False  # α is in units of the task's error (a square, for regression)
 
+    @abstractmethod
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
-
-
-def doubts(view: View) -> tuple[Tensor, Tensor] | tuple[None, None]:  # (..., n) twice
-    """What is unknown at a point, and the noise of a measurement, as squared distances; None where nobody tells."""
-    if isinstance(view.cobias, Cobias) and view.cobias.doubt is not None and view.cobias.noise is not None:
-        return view.cobias.doubt.to(view.x).clone(), view.cobias.noise.to(view.x)
-    return None, None
 
 
 def measurements(view: View) -> Tensor:  # (..., n)

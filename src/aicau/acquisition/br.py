@@ -1,19 +1,16 @@
 """Bias reduction: α = δ², the diagonal of Δ; under another divergence D[EY‖F̄], as expected from the labels."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 
 
 @dataclass(frozen=True)
-class BiasReduction:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = True
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "expected bias of the ensemble"
-    in_error: ClassVar[bool] = True
+class BiasReduction(Acquisition):
+    needs_bias = True
+    meaning = "expected bias of the ensemble"
+    in_error = True
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

@@ -1,20 +1,16 @@
 """How much the members disagree: E D[F̄‖F] under the divergence of the task; for values σ²_F, as `lc`."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core import decomposition
 
 
 @dataclass(frozen=True)
-class Epistemic:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "disagreement of the members"
-    in_error: ClassVar[bool] = True
+class Epistemic(Acquisition):
+    meaning = "disagreement of the members"
+    in_error = True
     form: terms.Form = None
 
     def score(self, view: View) -> Score:

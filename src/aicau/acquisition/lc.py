@@ -1,20 +1,16 @@
 """Least confidence: α = σ²_F, the diagonal of Σ_F; for classes 1 − the largest mean probability."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import uncertainty
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core import decomposition
 
 
 @dataclass(frozen=True)
-class LeastConfidence:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "disagreement of the members"
-    in_error: ClassVar[bool] = True
+class LeastConfidence(Acquisition):
+    meaning = "disagreement of the members"
+    in_error = True
 
     def score(self, view: View) -> Score:
         assert view.predictions is not None

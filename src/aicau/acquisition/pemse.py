@@ -5,20 +5,17 @@ divergence it is E D[F̄‖F] + D[EY‖F̄].
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core import decomposition
 
 
 @dataclass(frozen=True)
-class Pemse:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = True
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "expected error of a network (disagreement and bias)"
-    in_error: ClassVar[bool] = True
+class Pemse(Acquisition):
+    needs_bias = True
+    meaning = "expected error of a network (disagreement and bias)"
+    in_error = True
     form: terms.Form = None  # None: the divergence of the task
 
     def score(self, view: View) -> Score:

@@ -3,12 +3,12 @@
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | F̄ | `centre` | (..., n, c) | dual mean of the members |
-| p̂, v | `belief.mean`, `belief.variance()` | (..., n, c) | what is thought of E Y |
+| p̂, v | `belief.mean`, `belief.variance()` | (..., n, c) | estimate of E Y |
 | E D[p‖F̄] | `bias` | (..., n) | D[p̂‖F̄] + (E φ(p) − φ(p̂)) |
 | E D[F̄‖F] | `epistemic` | (..., n) | how much the members disagree |
 
-The second part of the bias is what is not known of p yet. It has a closed form where p can be given a distribution with
-the same two moments (Beta for `kl`, Gamma for `poisson`), and is ½ v φ″ to second order elsewhere.
+The second part of the bias comes from what is still unknown of p. It has a closed form where p can be given a
+distribution with the same two moments (Beta for `kl`, Gamma for `poisson`), and is ½ v φ″ to second order elsewhere.
 
 A divergence that is not symmetric has no cobias matrix. Two forms have one: `brier` (the squared divergence of the
 probabilities: Ω is a sum over classes) and `symmetric` (D[p‖F̄] + D[F̄‖p]: the products of differences in the primal and

@@ -10,26 +10,21 @@ because each has learned its own noise; then s is small, α is nearly the same e
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core.errors import InputError
 
 
 @dataclass(frozen=True)
-class Trust:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "disagreement of the members, as far as they predict labels they did not see"
-    in_error: ClassVar[bool] = False
+class Trust(Acquisition):
+    meaning = "disagreement of the members, as far as they predict labels they did not see"
 
     def score(self, view: View) -> Score:
         if not view.task.probabilities:
             raise InputError(f"'trust' is about classes, and this is a {view.task.name} task; use br or pemse")
         if view.skill is None:
-            raise InputError("'trust' is about classes with members whose skill is known, and this view tells of none")
+            raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
         apart = terms.epistemic(view, "brier").alpha
         s = view.skill.to(apart)[..., None]
         note = "'trust' has no matrix; use top or spread batching"

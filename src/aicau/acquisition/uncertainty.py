@@ -1,20 +1,19 @@
-"""What classifiers are asked by everywhere: the uncertainty of the mean probabilities, and mutual information.
+"""The usual scores of classifiers: the uncertainty of the mean probabilities, and mutual information.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for these four |
 
-All are large where a label is uncertain, be it for want of data or because labels are noisy there; only the mutual
-information (BALD) and differences between rounds leave the second out.
+All are large where a label is uncertain, because data are missing or because labels are noisy there; only the mutual
+information (BALD) and differences between rounds leave the noise out.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
 
@@ -51,24 +50,16 @@ def score(view: View, rule: str) -> Score:
 
 
 @dataclass(frozen=True)
-class Entropy:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "entropy of the predicted probabilities"
-    in_error: ClassVar[bool] = False
+class Entropy(Acquisition):
+    meaning = "entropy of the predicted probabilities"
 
     def score(self, view: View) -> Score:
         return score(view, "entropy")
 
 
 @dataclass(frozen=True)
-class Margin:
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None
-    meaning: ClassVar[str] = "nearness of the two most probable classes"
-    in_error: ClassVar[bool] = False
+class Margin(Acquisition):
+    meaning = "nearness of the two most probable classes"
 
     def score(self, view: View) -> Score:
         return score(view, "margin")

@@ -2,7 +2,7 @@
 
 from aicau.batching.base import Batching, Selection
 from aicau.batching.eigen import Eigen
-from aicau.batching.joint import Joint
+from aicau.batching.gain import Gain
 from aicau.batching.spread import Spread
 from aicau.batching.top import Top
 
@@ -10,7 +10,5 @@ BATCHINGS: dict[str, type[Batching]] = {
     "top": Top,
     "eigen": Eigen,
     "spread": Spread,
-    "joint": Joint,
+    "gain": Gain,
 }
-
-__all__ = ["BATCHINGS", "Batching", "Eigen", "Joint", "Selection", "Spread", "Top"]

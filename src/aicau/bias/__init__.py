@@ -16,18 +16,3 @@ BIASES: dict[str, type[BiasEstimator]] = {
     "tau": Tau,
     "posterior": Posterior,
 }
-
-__all__ = [
-    "BIASES",
-    "Belief",
-    "BiasEstimator",
-    "Correction",
-    "Direct",
-    "Evidence",
-    "Perfect",
-    "Posterior",
-    "Quadratic",
-    "Tau",
-    "assess",
-    "skill",
-]

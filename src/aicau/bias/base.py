@@ -34,7 +34,7 @@ class Evidence:
         count -> mean of as many realisations, shape (..., n); in a simulation only.
     task : Task
     memo : dict
-        What one estimator found, for whoever asks it again.
+        Results of estimators, kept for a second call.
 
     Examples
     --------
@@ -96,20 +96,18 @@ class Evidence:
     def centre(self) -> Tensor:  # (..., n, c)
         """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
         d = bregman.make(self.task.divergence)
-        lead = self.keys.shape
 
         def mean(some: Tensor) -> tuple[Tensor]:
             return (bregman.mean_of(d, self.task.members(some)),)
 
-        (out,) = by_run(mean, self.predictions.flatten(0, len(lead) - 1))
-        return out.reshape(*lead, *out.shape[1:])
+        return by_run(mean, self.predictions, lead=self.keys.ndim)[0]
 
 
 @dataclass(frozen=True)
 class Belief:
-    """What is thought of E Y over the pool: its mean, and its covariance between points for each entry.
+    """An estimate of E Y over the pool: its mean, and its covariance between points for each entry.
 
-    For values c is 1; for classes the mean are probabilities. Without a factor and a rest E Y is taken as known.
+    For values c is 1; for classes the mean are probabilities. Without a factor and a rest E Y counts as known.
     """
 
     mean: Tensor  # (..., n, c)
@@ -149,7 +147,7 @@ def assess(estimator: BiasEstimator, evidence: Evidence) -> Omega | Belief:
 
 
 def known(oracle: Callable[[int], Tensor] | None, count: int) -> Tensor:
-    """What perfect information sees, or one sentence where nobody has it."""
+    """What perfect information sees; an error without a problem that knows the truth."""
     if oracle is None:
         raise InputError(
             "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | F̄ | `centre` | (..., n, c) | dual mean of the members |
 | f̂ | `frequency` | (..., l, c) | share of each class among the labels of a point |
-| p | `Belief` | (..., n, c) | what the labels say of E Y |
+| p | `Belief` | (..., n, c) | estimate of E Y from the labels |
 
 `direct` is the paper's estimate in the dual space: the residual there is a difference of logarithms. `posterior` keeps
 the second moment: far from data p is unknown, and the expected divergence says so (aicau.acquisition.terms).
@@ -45,7 +45,7 @@ def direct(evidence: Evidence) -> Belief:
     c = evidence.task.classes
     seen, share = frequencies(evidence.observations, c)
     centre = evidence.centre().clamp_min(TINY)
-    lead, n = centre.shape[:-2], centre.shape[-2]
+    n = centre.shape[-2]
 
     def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> tuple[Tensor]:
         log = centre.log()
@@ -58,25 +58,19 @@ def direct(evidence: Evidence) -> Belief:
         own = centre.gather(-2, index[..., None].expand(*index.shape, c))
         shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
         residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
-        seen = noise.fit(
-            each(rows, c),
-            apiece(residual),
-            counts=each(count.clamp_min(1), c),
-            valid=each(count > 0, c),
-        )
+        seen = noise.fit(each(rows, c), apiece(residual), counts=each(count.clamp_min(1), c), valid=each(count > 0, c))
         guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
         return (torch.softmax(log - guess, -1),)
 
     parts = (evidence.predictions, centre, seen.index, seen.count, share)
-    (mean,) = by_run(believe, *(part.reshape(-1, *part.shape[len(lead) :]) for part in parts))
-    return Belief(mean.reshape(*lead, n, c))
+    return Belief(*by_run(believe, *parts, lead=evidence.keys.ndim))
 
 
 def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
     """A Gaussian process on the indicator of each class, one row per label, batch effects taken out."""
     c, o = evidence.task.classes, evidence.observations.thin(MOST_LABELS)
     points = coordinates(evidence.x.double())
-    lead, n = o.y.shape[:-1], len(points)
+    n = len(points)
 
     def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, ...]:
         together = each(batch, c) if batches != "none" and noise.several(batch) else None
@@ -88,9 +82,7 @@ def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
         mean, rest, own = (part.reshape(-1, c, n).mT for part in shares)
         return mean, factor.reshape(-1, c, n, factor.shape[-1]), rest, own
 
-    hot = one_hot(o.y, c)
-    flat = (o.index.reshape(-1, o.rows), hot.reshape(-1, o.rows, c), o.batch.reshape(-1, o.rows))
-    return on_simplex(*(part.reshape(*lead, *part.shape[1:]) for part in by_run(believe, *flat)))
+    return on_simplex(*by_run(believe, o.index, one_hot(o.y, c), o.batch, lead=o.y.ndim - 1))
 
 
 def each(part: Tensor, c: int) -> Tensor:  # (runs, ...) -> (runs·c, ...)

@@ -26,7 +26,7 @@ class Moments:
     rest: Tensor  # (..., n) the diagonal of C that the factor leaves
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
     left_out: Tensor  # (..., l) standardised errors of left-out measurements
-    roughness: Tensor  # (..., 1) how much the truth changes, squared, over a squared distance of one
+    lengths: Tensor  # (..., d) over which the truth changes, by feature
 
     def variance(self) -> Tensor:  # (..., n)
         """The diagonal of C."""
@@ -35,8 +35,7 @@ class Moments:
     def cobias(self) -> Cobias:
         """Δ̂ = m mᵀ + C."""
         whole = torch.cat([self.mean[..., None], self.factor], -1).float()
-        doubt, noise = (part / self.roughness for part in (self.variance(), self.aleatoric))
-        return Cobias(whole, None, self.rest.float(), doubt.float(), noise.float())
+        return Cobias(whole, None, self.rest.float(), self.aleatoric.float(), self.lengths)
 
 
 @dataclass(frozen=True)
@@ -67,15 +66,16 @@ class Correction:
             return self._moments(at, ensemble, rank)
 
     def _moments(self, at: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (runs, n, p)
-        mean = self.process.posterior.mean(at)
-        factor, rest = self.process.posterior.factor(at, rank)
+        posterior = self.process.posterior
+        mean = posterior.mean(at)
+        factor, rest = posterior.factor(at, rank)
         return Moments(
             ensemble - mean if self.truth else mean,
             factor,
             rest,
             self.process.variance_at(at) + self.process.shared[..., None],
             self.left_out,
-            self.process.posterior.roughness()[..., None],
+            posterior.lengths(),
         )
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each

@@ -35,5 +35,5 @@ class Perfect:
         return decomposition.cobias((decomposition.mean(evidence.predictions).double() - truth).float())
 
     def believe(self, evidence: Evidence) -> Belief:
-        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device).double()
-        return Belief(truth if evidence.task.probabilities else truth[..., None])
+        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device)
+        return Belief(evidence.task.vectors(truth))

@@ -5,7 +5,7 @@ after the measurements. C is kept as a low-rank factor and a diagonal that makes
 linear in the pool.
 
 The process (aicau.gp.noise) sees every measurement as a row: replicates weigh, and what a batch shares is taken out. It
-can model the measurements themselves (then δ = μ_F − f, and an ensemble that has begun to fit noise is found out), or
+can model the measurements themselves (then δ = μ_F − f, which shows where an ensemble has begun to fit noise), or
 the residuals of members that never saw the row (then it corrects what the ensemble knows already). `best` takes, run by
 run, the one that predicts left-out measurements better. Figures for each choice are in docs/comparison.md.
 """
@@ -43,7 +43,7 @@ class Posterior:
     batches : {"field", "shift", "none"}
         What rows of one batch share: a field over x, one shift, or nothing.
     rank : int
-        Columns that the covariance of the bias is kept with.
+        Columns that the covariance of the bias is kept with; 0 where a batching rule needs its diagonal only.
     shape : str
         Of the kernel.
     most_rows : int
@@ -52,8 +52,8 @@ class Posterior:
     Examples
     --------
     >>> from aicau import Strategy
-    >>> Strategy.parse("default").bias.rank
-    32
+    >>> Strategy.parse("br:posterior:eigen").bias.rank, Strategy.parse("br:posterior:gain").bias.rank
+    (32, 0)
     """
 
     waits: ClassVar[bool] = True
@@ -87,7 +87,6 @@ class Posterior:
             flat = self.correction(evidence).moments(evidence.x, ensemble.reshape(1, -1), self.rank)
             return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
         o = evidence.observations
-        lead = o.y.shape[:-1]
         frame = Frame.of(evidence.x)
 
         def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
@@ -103,9 +102,7 @@ class Posterior:
             )
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
-        flat_rows = [t.reshape(-1, t.shape[-1]) for t in tensors]
-        parts = by_run(moments, *flat_rows, points=len(evidence.x))
-        return Moments(*(part.reshape(*lead, *part.shape[1:]) for part in parts))
+        return Moments(*by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim))
 
     def correction(self, evidence: Evidence) -> Correction:
         """The fitted process itself, for one run: it can be asked for some candidates at a time."""

@@ -1,4 +1,4 @@
-"""Skill: how much of the measurements members explain that they did not see; 0 nothing, 1 all.
+"""Skill: the share of measurements that members explain although they did not see them; 0 nothing, 1 all.
 
 For values it is a share of their variance, for classes of the entropy of the labels. Noise counts against it: where
 much of a measurement is noise, what members predict is partly noise they have learned.
@@ -32,23 +32,20 @@ def _of_values(evidence: Evidence) -> Tensor:  # (...)
         left = (residual**2 * apart).sum(-1) / (about**2).sum(-1)
         return ((1 - left).nan_to_num(0.0).clamp(0, 1),)  # no rows, or all alike: nothing to explain
 
-    parts = (evidence.crossfitted(), o.y, evidence.unseen.any(-2))
-    (share,) = by_run(explained, *(part.reshape(-1, o.rows) for part in parts))
-    return share.reshape(o.y.shape[:-1])
+    return by_run(explained, evidence.crossfitted(), o.y, evidence.unseen.any(-2), lead=o.y.ndim - 1)[0]
 
 
 def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     """1 − log loss of members on labels they did not see / that of the frequencies of the classes; 0 to 1.
 
     Probabilities are first raised to the best of `POWERS`: networks that are too sure may still know where. Labels of
-    the first batch count only where there is no other: of many labels that are wrong together, members who saw some
-    foretell the others, and what is wrong with them too.
+    the first batch count only where there is no other: where many labels are wrong together, members that saw some of
+    them predict the wrong value of the others, too.
     """
     c, o, members = evidence.task.classes, evidence.observations, evidence.predictions.shape[-3]
-    lead = o.y.shape[:-1]
     unseen = evidence.unseen
     if unseen is None:
-        unseen = torch.zeros(*lead, members, o.rows, dtype=torch.bool, device=o.y.device)
+        unseen = torch.zeros(*o.y.shape[:-1], members, o.rows, dtype=torch.bool, device=o.y.device)
 
     def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor, batch: Tensor) -> tuple[Tensor]:
         at = index[:, None, :, None].expand(-1, members, -1, c)
@@ -62,6 +59,4 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
         said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
         return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
 
-    parts = (evidence.predictions, o.index, o.y, unseen, o.batch)
-    (share,) = by_run(explained, *(part.flatten(0, len(lead) - 1) for part in parts))
-    return share.reshape(lead)
+    return by_run(explained, evidence.predictions, o.index, o.y, unseen, o.batch, lead=o.y.ndim - 1)[0]

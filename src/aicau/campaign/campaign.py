@@ -20,6 +20,7 @@ from aicau.campaign import handout
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
     check_address,
+    check_goal,
     check_model,
     check_name,
     check_room,
@@ -30,7 +31,7 @@ from aicau.campaign.setup import (
     task_of,
 )
 from aicau.core.errors import InputError
-from aicau.core.files import check_new, is_report, write_whole
+from aicau.core.files import check_new, check_other, is_report, named, write_whole
 from aicau.store import PENDING, Check, Moment, Store, create_store, examine, open_store, schema
 from aicau.tables import candidates, results
 
@@ -74,7 +75,9 @@ class Campaign:
         ignore: Sequence[str] = (),
         author: str | None = None,
         task: str = "regression",
-        ensemble: str = "paper",
+        ensemble: str = "combined",
+        goal: str = "map",
+        weight: str | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -87,7 +90,7 @@ class Campaign:
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
-            `default` if not given; for more than 20,000 candidates the cheaper `pemse:direct:spread`.
+            `default` if not given.
         seed : int
         id : str, optional
             The column of the pool that tells candidates apart; "id" if not given.
@@ -96,14 +99,20 @@ class Campaign:
         author : str, optional
         task : {"regression", "classification", "count"}
             What a result is: a value, one of some labels, or a whole number from 0.
-        ensemble : {"paper", "process", "auto"}
-            The model of values.
+        ensemble : {"combined", "paper"}
+            What predicts: the networks combined with Gaussian processes and trees, or the paper's networks alone.
+        goal : str
+            What the campaign is for: a good prediction of all candidates (map), of the best twentieth (max, min), or of
+            those beyond a threshold (above:3.5, below:3.5).
+        weight : str, optional
+            A column of the pool with how much each candidate counts, 0 or more; it is no feature.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
         id = id if id is not None else "id"
-        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble)
+        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
         pieces = candidates.cut(sheet, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -142,26 +151,31 @@ class Campaign:
 
     # Asking
 
-    def ask(self, n: int, request: str | None = None) -> pd.DataFrame:
+    def ask(
+        self, n: int, request: str | None = None, goal: str | None = None, weight: str | None = None
+    ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
-        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died.
+        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. `goal`
+        and `weight` are for this batch; those of the campaign where they are not given.
         """
         n = check_size(n)
+        goal = check_goal(self.settings.get("goal", "map") if goal is None else goal, self.task)
+        weight = self.settings.get("weight") if weight is None else weight
         with self.store.reading() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             moment = Moment.read(session)
         check_room(moment, n, self.n)
         model = None if self.models.missing(moment) else self.models.at(moment)
-        rows = self._choose(moment, model, n)
+        rows = self._choose(moment, model, n, goal, weight)
         with self.store.writing() as session:
             if (known := handout.answered(session, self.settings, request, n)) is not None:
                 return known
             if session.number(schema.asks.c.id) != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = Moment.read(session)
-                rows = self._choose(moment, model, n)
+                rows = self._choose(moment, model, n, goal, weight)
             basis = moment.basis if model is None else model.basis
             ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
             return handout.batch(session, self.settings, ask)
@@ -181,11 +195,13 @@ class Campaign:
         with self.store.reading() as session:
             return Moment.read(session)
 
-    def _choose(self, moment: Moment, model: "Model | None", n: int) -> list[tuple[int, int, str, str]]:
+    def _choose(
+        self, moment: Moment, model: "Model | None", n: int, goal: str, weight: str | None
+    ) -> list[tuple[int, int, str, str]]:
         from aicau.campaign.choice import choose
 
         check_room(moment, n, self.n)
-        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n)
+        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n, goal, weight)
         return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
 
     # Telling
@@ -208,6 +224,7 @@ class Campaign:
             Counts: `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` if
             nothing was new; `warnings` about names that look alike.
         """
+        check_other(table, self.store.engine.url.database)
         sheet = tables.read(table)
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
@@ -234,8 +251,6 @@ class Campaign:
         with self.store.writing() as session:
             return session.abandon(dict(zip(index, names, strict=True)), self.author)
 
-    # Predicting
-
     def predictions(self) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
         model = self.models.current()
@@ -253,13 +268,11 @@ class Campaign:
         """
         if path is None:
             return pa.concat_tables(self.predictions()).to_pandas()
-        check_new(Path(path), force)
+        check_new(named(path), force, self.store.engine.url.database)
         stream = self.predictions()
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
-
-    # Looking
 
     def status(self) -> dict[str, Any]:
         """Counts and settings, as plain JSON."""
@@ -286,7 +299,7 @@ class Campaign:
         """
         from aicau.campaign.export import export
 
-        return export(self.store, Path(folder), force)
+        return export(self.store, named(folder), force)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
@@ -296,7 +309,7 @@ class Campaign:
         from aicau.report.gather import gather
         from aicau.report.page import render
 
-        force = force or is_report(Path(path))
-        check_new(Path(path), force)
+        force = force or is_report(named(path))
+        check_new(named(path), force, self.store.engine.url.database)
         text = render(gather(self))
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)

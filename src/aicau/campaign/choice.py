@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.acquisition import View
+from aicau.acquisition.goals import Goal
 from aicau.campaign.model import Model
 from aicau.campaign.models import Models
 from aicau.core import streams
@@ -19,7 +20,7 @@ from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import Past, Round, first_batch, round_keys
+from aicau.round import AT_ONCE, Past, Round, first_batch, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
@@ -62,6 +63,8 @@ def choose(
     task: str,
     seed: int,
     m: int,
+    goal: str = "map",
+    weight: str | None = None,  # a column of the candidates
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
@@ -81,20 +84,59 @@ def choose(
     keys = keys_of(seed, round)
     keys = streams.fold(keys, moment.turn) if moment.turn else keys
     said: Prediction | None = None
+    aim, chance, counts_for = Goal.parse(goal), None, None
     if model is None:
         choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
         room = torch.where(allowed, m, 0)[None]
         past = None if earlier is None else _past(earlier)
-        choice = model.how.choose(strategy, model.state, model.estimate(), m, room, marked[None], past, round, keys)
+        counts_for = None if weight is None else models.weights(weight)[None]
+        chance = wanted(model, aim)
+        both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
+        choice = model.how.choose(
+            strategy,
+            model.state,
+            model.estimate(),
+            m,
+            room,
+            marked[None],
+            past,
+            round,
+            keys,
+            weight=both,
+            chance=chance if aim.seeks else None,
+        )
         said = model.predict(choice.selection.index[0])
     counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
     unit = 1.0 if model is None else float(model.state.scale[0]) ** (2 if model.state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
-        picks.append(_pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing, unit))
+        purpose: Numbers = {"goal": goal} if goal != "map" else {}
+        words = ""
+        if chance is not None:
+            purpose["chance"] = float(chance[0, at])
+            words = f"; goal {goal}: the {aim.meaning} is {purpose['chance']:.2g}"
+        if counts_for is not None:
+            purpose["weight"] = float(counts_for[0, at])
+            words += f"; it counts {purpose['weight']:g} by {weight}"
+        pick = _pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing, unit)
+        picks.append(replace(pick, reason=pick.reason + words, numbers=pick.numbers | purpose))
         counts[at] += 1
     return picks
+
+
+def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
+    """How likely each candidate is what a goal looks for; None where all count alike."""
+    if goal.name == "map":
+        return None
+    parts: list[Any] = [model.predict(index) for index in torch.arange(len(model.state.x)).split(AT_ONCE)]
+    mean = torch.cat([torch.as_tensor(part.mean) for part in parts])
+    if model.state.task.squared:
+        unknown = torch.cat([part.unknown for part in parts])
+    else:  # a new count varies by its own mean, too
+        unknown = torch.cat([torch.as_tensor(part.variance) for part in parts]) - mean
+    found = goal.weights(mean, unknown)
+    return None if found is None else found[None]
 
 
 def _past(model: Model) -> Past:

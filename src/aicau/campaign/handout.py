@@ -38,7 +38,7 @@ def answered(session: Session, settings: dict[str, Any], request: str | None, n:
     if row is None:
         return None
     if row.size != n:
-        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {n} are asked for")
+        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
     return batch(session, settings, row.id)
 
 
@@ -91,6 +91,8 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "classes": session.labels(),
         "strategy": settings["strategy"],
         "ensemble": ensemble_of(settings),
+        "goal": settings.get("goal", "map"),
+        "weight": settings.get("weight"),
         "seed": settings["seed"],
         "id": settings["id"],
         "target": settings["target"],

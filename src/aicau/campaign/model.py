@@ -10,7 +10,7 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.bias import Belief
 from aicau.campaign.rows import Told
-from aicau.core.errors import StoreError
+from aicau.campaign.setup import COMBINED
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
 from aicau.ensembles.kernels import MLPSettings
@@ -19,23 +19,10 @@ from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
-FORMAT = 3  # of `state`; models of earlier formats are fitted again
+FORMAT = 4  # of `state`; models of earlier formats are fitted again
 UNITS = ("shift", "scale", "shared")
 ROWS = ("index", "y", "batch")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """An ensemble that is no table of weights (a process, a forest): only what it says of the pool is kept."""
-
-    unseen: Tensor  # (1, K, l)
-
-    def predict(self, x: Tensor) -> Tensor:
-        """Not kept."""
-        raise StoreError("this model was kept without its ensemble; tell new results to fit another")
-
-    def __getitem__(self, run: Any) -> "Stored":
-        return Stored(self.unseen[run])
+WEIGHTS = ("parameters", "unseen", "epochs")
 
 
 @dataclass(frozen=True)
@@ -43,7 +30,7 @@ class Model:
     """A fitted round of one campaign."""
 
     how: Round
-    ensemble: str  # its name
+    ensemble: str  # its name in the settings
     strategy: Strategy
     state: State
     predictor: Predictor
@@ -67,20 +54,15 @@ class Model:
         """Tensors for safetensors, and the rest as JSON."""
         state = self.state
         fitted = state.fitted
-        tensors = {"unseen": fitted.unseen}
-        settings: dict[str, Any] | None = None
-        if isinstance(fitted, FittedMLP):
-            tensors |= {"parameters": fitted.parameters, "epochs": fitted.epochs}
-            settings = asdict(fitted.settings)
-        else:
-            tensors["members"] = state.predictions
+        assert isinstance(fitted, FittedMLP)
+        tensors = {name: getattr(fitted, name) for name in WEIGHTS}
         tensors |= {f"rows.{name}": getattr(state.observations, name) for name in ROWS}
         tensors |= {f"units.{name}": getattr(state, name) for name in UNITS} | {"keys": state.keys}
         tensors |= {f"predictor.{name}": part for name, part in self.predictor.tensors().items()}
         words = {
             "format": FORMAT,
             "ensemble": self.ensemble,
-            "settings": settings,
+            "settings": asdict(fitted.settings),
             "labels": list(self.labels),
             "basis": self.basis,
             "figures": self.figures.to_json(),
@@ -101,7 +83,7 @@ def fit(
 ) -> Model:
     """The round of a campaign after its measurements."""
     what = outcome(task).task(told.labels)
-    how = Round(ensembles.make(ensemble, what), what)
+    how = Round(ensembles.make(task=what), what, combine=ensemble == COMBINED)
     state = how.fit(x, told.observations, keys)
     predictor = how.predictor(state, strategy.bias, told.labels)
     return Model(how, ensemble, strategy, state, predictor, told.labels, basis)
@@ -114,14 +96,11 @@ def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy
         return None
     what = outcome(task)
     own = what.task(kept["labels"])
-    how = Round(ensembles.make(kept["ensemble"], own), own)
-    fitted: FittedMLP | Stored = Stored(tensors["unseen"])
-    if kept["settings"] is not None:
-        settings = kept["settings"] | {name: tuple(kept["settings"][name]) for name in ("hidden", "betas")}
-        fitted = FittedMLP(tensors["parameters"], tensors["unseen"], tensors["epochs"], MLPSettings(**settings))
-        predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], 2)
-    else:
-        predictions = tensors["members"]
+    how = Round(ensembles.make(task=own), own, combine=kept["ensemble"] == COMBINED)
+    settings = kept["settings"] | {name: tuple(kept["settings"][name]) for name in ("hidden", "betas")}
+    parameters, unseen, epochs = (tensors[name] for name in WEIGHTS)
+    fitted = FittedMLP(parameters, unseen, epochs, MLPSettings(**settings))
+    predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], 2)
     index, y, batch = (tensors[f"rows.{name}"] for name in ROWS)
     rows = Observations(index, y, torch.zeros_like(index[0]), batch)
     shift, scale, shared = (tensors[f"units.{name}"] for name in UNITS)

@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
-from aicau.campaign.setup import ensemble_of, strategy_of, task_of
+from aicau.campaign.setup import check_weights, ensemble_of, strategy_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import Moment, Store
 from aicau.tables import candidates
@@ -37,6 +38,21 @@ class Models:
             x = torch.from_numpy(np.concatenate(parts))
             self._x = x.double() if x.numel() <= EXACT else x
         return self._x
+
+    def weights(self, column: str) -> "Tensor":  # (n,)
+        """How much each candidate counts, by a column of the pool."""
+        import torch
+
+        parts = []
+        with self.store.reading() as session:
+            for _, _, features in session.features():
+                table = candidates.unpack(features)
+                if column not in table.column_names:
+                    raise InputError(
+                        f"the candidates have no column {column!r}; known: {', '.join(table.column_names)}"
+                    )
+                parts.append(pd.to_numeric(table.column(column).to_pandas(), errors="coerce").to_numpy(dtype=float))
+        return torch.from_numpy(check_weights(np.concatenate(parts), column))
 
     def missing(self, moment: Moment) -> str:
         """Why no model can be fitted yet; empty where one can."""

@@ -2,24 +2,31 @@
 
 import getpass
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Moment
+from aicau.store.identity import folded
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
-LARGE = 20_000  # candidates beyond which the default strategy would take minutes
-LARGE_STRATEGY = "pemse:direct:spread"
 LONGEST = 200  # characters of a name
-REMOVED = {"rehearsed": "joint", "conditional": "spread", "power": "spread", "slope": "difference"}  # and what serves
+COMBINED, ALONE = "combined", "paper"  # what a campaign predicts with: all models together, or the networks alone
+REMOVED = {
+    "joint": "gain",
+    "rehearsed": "gain",
+    "conditional": "spread",
+    "power": "spread",
+    "slope": "difference",
+}  # and what serves
 
 
 def settings_for(
@@ -32,8 +39,12 @@ def settings_for(
     ignore: Sequence[str],
     task: str,
     ensemble: str,
+    goal: str,
+    weight: str | None,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
+    if isinstance(ignore, str) or not isinstance(ignore, Collection):
+        raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
     roles = {"id": id, "target": target} | ({} if batch is None else {"batch": batch})
     for role, name in roles.items():
         text = check_name(f"the {role} column", name).strip()
@@ -42,6 +53,9 @@ def settings_for(
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
     sheet.array(id)
+    if weight is not None:
+        check_weights(sheet.numbers(weight), weight)
+        ignore = [*ignore, weight]
     target, batch = target.strip(), None if batch is None else batch.strip()
     if batch is not None and target.casefold() == batch.casefold():
         raise InputError(f"target and batch are both called {target!r}; each needs a column of its own")
@@ -49,10 +63,12 @@ def settings_for(
         "id": id,
         "target": target,
         "batch": batch,
-        "strategy": strategy or (LARGE_STRATEGY if sheet.rows > LARGE else "default"),
+        "strategy": strategy or "default",
         "seed": seed,
         "task": task,
         "ensemble": ensemble,
+        "goal": goal,
+        "weight": weight,
         "columns": candidates.describe(sheet, id, ignore),
         "candidates": sheet.rows,
     }
@@ -60,7 +76,7 @@ def settings_for(
 
 def check_name(what: str, name: Any) -> str:
     """A text that people can read and a database can keep."""
-    if not isinstance(name, str) or not name.strip():
+    if not isinstance(name, str) or not folded(name):
         raise InputError(f"{what} needs a name; got {shown(name)}")
     if len(name) > LONGEST:
         raise InputError(f"{what} has a name of {len(name):,} characters; use at most {LONGEST}")
@@ -88,7 +104,7 @@ def check_room(moment: Moment, n: int, total: int) -> None:
     left = total - len(set(moment.pending) | set(moment.abandoned))
     if n > left:
         raise InputError(
-            f"{n} points were asked for and only {left} of {total} can be proposed"
+            f"{shown(n)} points were asked for and only {left} of {total} can be proposed"
             f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
         )
 
@@ -103,14 +119,38 @@ def default_author() -> str:
         return "unknown"
 
 
+def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float64]:
+    """How much candidates count: numbers from 0, not all of them 0."""
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if wrong.any():
+        raise InputError(
+            f"column {column!r} says how much each candidate counts, so its numbers are 0 or more;"
+            f" row {int(wrong.argmax()) + 1} has {values[wrong][0]:g}; change it, or name another column"
+        )
+    if not values.any():
+        raise InputError(f"column {column!r} is 0 everywhere, so no candidate counts; name another column")
+    return values
+
+
+def check_goal(goal: Any, task: str) -> str:
+    """A goal that goes with what is measured, in its shortest form."""
+    from aicau.acquisition.goals import Goal
+
+    found = Goal.parse(goal)
+    if task == "classification" and found.name != "map":
+        raise InputError(f"goal {str(found)!r} is about values, and the results here are labels; use the goal map")
+    return str(found)
+
+
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
-    from aicau import ensembles
     from aicau.campaign.choice import try_out
-    from aicau.prediction import outcome
 
+    check_name("the task", task)
+    check_name("the ensemble", ensemble)
     task = results.check_task(task)
-    ensembles.make(ensemble, outcome(task).task(("0", "1")))
+    if ensemble not in (COMBINED, ALONE):
+        raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out(parse_strategy("default" if strategy is None else strategy, task), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
@@ -135,8 +175,8 @@ def task_of(settings: dict[str, Any]) -> str:
 
 
 def ensemble_of(settings: dict[str, Any]) -> str:
-    """The model of values; all campaigns had the paper's networks once."""
-    return str(settings.get("ensemble", "paper"))
+    """What predicts; all campaigns had the paper's networks once, and what was removed is combined with them now."""
+    return ALONE if settings.get("ensemble", ALONE) == ALONE else COMBINED
 
 
 def strategy_of(settings: dict[str, Any]) -> "Strategy":

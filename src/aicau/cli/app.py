@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from aicau.core.errors import AicauError, InputError, StoreError, without_password
+from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
 from aicau.core.files import reason
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
@@ -21,6 +21,8 @@ class Verbs(typer.core.TyperGroup):
             return super().invoke(ctx)
         except Exception as error:  # of the arguments: it quotes them
             if isinstance(words := getattr(error, "message", None), str):
+                for word in filter(secretive, sys.argv[1:]):
+                    words = words.replace(word, "(an address)")
                 error.message = without_password(words)  # type: ignore[attr-defined]
             raise
 

@@ -10,7 +10,7 @@ import typer
 from aicau.cli.app import app
 from aicau.cli.output import check_out, hand_out, plain, say, show, written
 from aicau.core.errors import StoreError
-from aicau.core.files import is_report, reason
+from aicau.core.files import PAGES, is_report, reason
 
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
@@ -29,9 +29,11 @@ def init(
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
     task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
-    ensemble: Annotated[str, typer.Option(help="The model of values: paper, process or auto")] = "paper",
+    ensemble: Annotated[str, typer.Option(help="What predicts: combined or paper (networks alone)")] = "combined",
     seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
+    goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
+    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -41,7 +43,7 @@ def init(
     """
     from aicau.campaign.campaign import Campaign
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble)
+    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight)
     with Campaign.create(campaign, candidates, *settings) as made:
         status = made.status()
     features = ", ".join(status["features"])
@@ -58,6 +60,8 @@ def ask(
     n: Annotated[int, typer.Argument(help="How many points")],
     out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
+    goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
+    weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -66,11 +70,11 @@ def ask(
 
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request)
+        frame = opened.ask(n, request, goal, weight)
     try:
         hand_out(frame, out, force, as_json)
         sys.stdout.flush()
@@ -92,7 +96,7 @@ def pending(
 
     Example: aicau pending screen.db --out still-to-measure.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
@@ -174,7 +178,7 @@ def predict(
 
     Example: aicau predict screen.db --out predictions.csv
     """
-    check_out(out, force)
+    check_out(campaign, out, force)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
@@ -203,7 +207,7 @@ def report(
 
     Example: aicau report screen.db --out report.html
     """
-    check_out(out, force or is_report(out), (".html", ".htm"))
+    check_out(campaign, out, force or is_report(out), PAGES)
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:

@@ -22,14 +22,16 @@ def plain(frame: Any) -> list[dict[str, Any]]:
     return [{k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()} for row in rows]
 
 
-def check_out(out: Path | None, force: bool = False, kinds: tuple[str, ...] = (".csv", ".parquet", ".pq")) -> None:
+def check_out(
+    campaign: str, out: Path | None, force: bool = False, kinds: tuple[str, ...] = (".csv", ".parquet", ".pq")
+) -> None:
     """Before anything is done: a file that cannot be written is found out now."""
     if out is None:
         return
     if out.suffix.lower() not in kinds or not os.path.isdir(out.parent) or not os.access(out.parent, os.W_OK):
         words = f"name a {' or '.join(kinds)} file in a folder that exists and that you can write to"
         raise InputError(f"cannot write {short(out)}: {words}")
-    check_new(out, force)
+    check_new(out, force, campaign)
 
 
 def written(out: Path | None, write: Any) -> Any:

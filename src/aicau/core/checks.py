@@ -1,4 +1,4 @@
-"""Turn what people hand in into tensors, or say in one sentence why not."""
+"""Check input and convert it to tensors; an error says in one sentence what is wrong."""
 
 from typing import Any
 

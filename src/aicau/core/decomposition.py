@@ -1,14 +1,6 @@
 """The bias-variance and cobias-covariance tradeoffs (paper Eqs. bvt and cbvt, Appendices B and D).
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| F_k | `predictions` | (..., K, n) | K members on n points |
-| μ_F, σ²_F | `mean`, `epistemic` | (..., n) | mean and variance over members (divisor K) |
-| δ_k | `bias` | (..., n) | μ_F − μ_Y |
-| σ²_Y | `aleatoric` | (..., n) | variance of a measurement |
-| τ_k | `pemse` | (..., n) | σ²_F + δ² + σ²_Y |
-| Σ_F, Δ, Ω | `covariance`, `cobias`, `Omega` | signed factors | the same between two points |
-| κ | `difference` | like its argument | value at k−1 minus value at k |
+docs/notation.md has the symbols; the variance over members has the divisor K, so that both are identities on samples.
 """
 
 from typing import TypeVar
@@ -69,11 +61,8 @@ def cobias(bias: Tensor) -> Omega:  # (..., n)
     return Omega(bias[..., None])
 
 
-def pemse(
-    predictions: Tensor,  # (..., K, n)
-    bias: Tensor,  # (..., n)
-    aleatoric: Tensor | float = 0.0,  # (..., n)
-) -> Tensor:  # (..., n)
+def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) -> Tensor:
+    # (..., K, n), (..., n), (..., n) -> (..., n)
     """τ_k = σ²_F + δ² + σ²_Y (Eq. bvt), the expected squared error of a member at each point.
 
     Parameters
@@ -155,11 +144,8 @@ def difference(previous: T, current: T) -> T:
     return previous - current
 
 
-def omega_bias_first(
-    predictions: Tensor,  # (..., K, n)
-    observed_mean: Tensor,  # (..., n)
-    noise: Omega | None = None,
-) -> Omega:
+def omega_bias_first(predictions: Tensor, observed_mean: Tensor, noise: Omega | None = None) -> Omega:
+    # (..., K, n), (..., n)
     """Appendix D.3, and what the method uses: Ω = Σ_F + δδᵀ (+ Σ_Y), δ = mean over members − mean over measurements.
 
     Parameters

@@ -3,7 +3,7 @@
 import re
 from difflib import get_close_matches
 
-SECRET = "password", "secret"  # in the names of an address's parameters
+_PARAMETER = r"\w*(?:pass|pwd|secret)\w*(?:=|%3D)"  # of an address
 
 
 class AicauError(Exception):
@@ -21,7 +21,7 @@ class AicauError(Exception):
 
 
 class InputError(AicauError, ValueError):
-    """What was handed in cannot be meant: wrong shape, NaN, an unknown word, too many points."""
+    """The input is invalid: wrong shape, NaN, an unknown word, too many points."""
 
 
 class TrainingError(AicauError, RuntimeError):
@@ -41,11 +41,19 @@ def unknown(kind: str, word: str, known: list[str]) -> InputError:
 
 def shown(value: object) -> str:
     """A value as a message names it: long ones are shortened."""
-    words = repr(value)
+    try:
+        words = repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        words = type(value).__name__
     return words if len(words) <= 60 else words[:57] + "..."
 
 
 def without_password(words: str) -> str:
     """The same words, with no password in any address: not after the user, not among the parameters."""
-    words = re.sub(r"(\w:/+[^\s:/@]*):[^\s@]*@", r"\1@", words)
-    return re.sub(rf"(\w*(?:{'|'.join(SECRET)})\w*=)[^\s&]*", r"\1***", words, flags=re.IGNORECASE)
+    words = re.sub(r"(\w:/+[^\s:/@]*):.*@", r"\1@", words, flags=re.DOTALL)
+    return re.sub(rf"({_PARAMETER})(?:'[^']*'|[^\s&]*)", r"\1***", words, flags=re.IGNORECASE)
+
+
+def secretive(word: str) -> bool:
+    """Whether a word may hold a password, however an address was mistyped."""
+    return re.search(rf":.*@|{_PARAMETER}", word, re.IGNORECASE | re.DOTALL) is not None

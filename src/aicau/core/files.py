@@ -7,11 +7,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
+
+PAGES = (".html", ".htm")
 
 
-def check_new(path: Path, force: bool = False) -> None:
-    """Refuse what would replace an existing file, unless `force`; a folder or a device is never replaced."""
+def check_new(path: Path, force: bool = False, campaign: str | None = None) -> None:
+    """Refuse what would replace an existing file, unless `force`; never a folder, a device or the campaign."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -20,14 +22,29 @@ def check_new(path: Path, force: bool = False) -> None:
         raise InputError(f"cannot write {short(path)}: {reason(error)}; choose another name") from error
     if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
         raise InputError(f"cannot write {path}: it exists and is not a file; choose another name")
+    check_other(path, campaign)
     if not force:
         raise InputError(f"{path} exists already; choose another name, or replace it with --force (Python: force=True)")
+
+
+def named(path: object) -> Path:
+    """The name of a file or a folder, or our own error."""
+    if not isinstance(path, str | Path):
+        raise InputError(f"expected the name of a file; got {shown(path)}")
+    return Path(path)
+
+
+def check_other(path: object, campaign: str | None) -> None:
+    """Refuse the campaign itself: it is neither read as a table (closing it drops SQLite's locks) nor replaced."""
+    there = campaign and isinstance(path, str | Path) and os.path.exists(path) and os.path.exists(campaign)
+    if there and os.path.samefile(str(path), str(campaign)):
+        raise InputError(f"{path} is the campaign itself; name another file")
 
 
 def is_report(path: Path) -> bool:
     """Whether a file is a report of ours, which nobody fills in."""
     with suppress(OSError, ValueError):
-        if path.is_file():
+        if path.suffix.lower() in PAGES and path.is_file():  # a campaign must not be opened here
             with path.open("rb") as file:
                 return b'<meta name="generator" content="aicau">' in file.read(1000)
     return False

@@ -172,19 +172,15 @@ class Omega:
 
 @dataclass(frozen=True)
 class Cobias(Omega):
-    """Δ̂ as an estimator gives it, with what it learned of truth and noise on the way, as squared distances.
+    """Δ̂ as an estimator gives it, with what it learned of truth and noise on the way."""
 
-    Over a squared distance of `doubt` the truth changes as much as it is still unknown at a point, over `noise` as much
-    as a measurement differs from it. Batching can weigh a repeat against a new point by them.
-    """
-
-    doubt: Tensor | None = None  # (..., n)
-    noise: Tensor | None = None  # (..., n)
+    noise: Tensor | None = None  # (..., n) variance of one measurement
+    lengths: Tensor | None = None  # (..., d) over which the truth changes, by feature
 
     def __getitem__(self, index: int | slice) -> "Cobias":
         """Estimates of some runs (along the first leading dimension)."""
         one = super().__getitem__(index)
-        own = (None if part is None else part[index] for part in (self.doubt, self.noise))
+        own = (None if part is None else part[index] for part in (self.noise, self.lengths))
         return Cobias(one.factor, one.signs, one.extra, *own)
 
 

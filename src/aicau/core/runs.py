@@ -39,16 +39,21 @@ def threads_for(points: int) -> AbstractContextManager[None]:
 
 def by_run(
     function: Callable[..., tuple[Tensor, ...]],
-    *tensors: Tensor,  # (runs, ...)
+    *tensors: Tensor,  # (..., ·) with `lead` leading dimensions
     points: int = 0,  # of the pool, where it may be large
+    lead: int = 1,
 ) -> tuple[Tensor, ...]:
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
+    shape = tensors[0].shape[:lead]
+    if lead != 1:
+        flat = (t.reshape((-1, *t.shape[lead:])) for t in tensors)
+        return tuple(part.reshape((*shape, *part.shape[1:])) for part in by_run(function, *flat, points=points))
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     with threads_for(points):
-        if tensors[0].shape[0] == 1:
+        if shape[0] == 1:
             return function(*tensors)
-        parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(tensors[0].shape[0])]
+        parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(shape[0])]
         return tuple(torch.cat(column) for column in zip(*parts, strict=True))
 
 

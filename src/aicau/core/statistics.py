@@ -32,21 +32,9 @@ def half_width(values: NDArray[np.float64], confidence: float = 0.95) -> Any:  #
     return special.stdtrit(runs - 1, 0.5 + confidence / 2) * np.std(values, axis=0, ddof=1) / np.sqrt(runs)
 
 
-def paired_ratio(
-    values: NDArray[np.float64],  # (runs,)
-    baseline: NDArray[np.float64],  # (runs,)
-    confidence: float = 0.95,
-) -> Interval:
+def paired_ratio(values: NDArray[np.float64], baseline: NDArray[np.float64], confidence: float = 0.95) -> Interval:
+    # (runs,) each
     """Geometric mean of values/baseline over runs, with the t interval of the paired difference of logarithms."""
     with np.errstate(divide="ignore", invalid="ignore"):
         log = mean_interval(np.log(values) - np.log(baseline), confidence)
     return Interval(*(float(np.exp(v)) for v in (log.mean, log.low, log.high)))
-
-
-def paired_difference(
-    values: NDArray[np.float64],
-    baseline: NDArray[np.float64],
-    confidence: float = 0.95,
-) -> Interval:
-    """Mean of values − baseline over runs, with its t interval."""
-    return mean_interval(values - baseline, confidence)

@@ -61,7 +61,7 @@ def fold(
 
 
 def digest(x: Tensor) -> Tensor:  # (..., d) float64 -> (...)
-    """A number that stands for a row of numbers: equal rows have equal ones. Exact, on every device."""
+    """A hash of each row, the same on every device: equal rows have equal hashes."""
     code = torch.zeros(x.shape[:-1], dtype=torch.int64, device=x.device)
     for column in (x + 0.0).contiguous().view(torch.int64).unbind(-1):  # −0 + 0 is 0
         code = fold(code, column)

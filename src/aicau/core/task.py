@@ -68,10 +68,13 @@ class Task:
         """Whether members predict probabilities of classes: one more dimension behind."""
         return self.classes > 0
 
-    def members(self, predictions: Tensor) -> Tensor:  # (..., K, n[, c]) -> (..., n, K, c), c = 1 where there is none
-        """Predictions as vectors of members at each point, in float64, as `bregman` wants them."""
-        own = predictions if self.probabilities else predictions[..., None]
-        return own.movedim(-3, -2).double()
+    def vectors(self, values: Tensor) -> Tensor:  # (..., n[, c]) -> (..., n, c), c = 1 where there is none
+        """What is known of each point as a vector in float64, as `bregman` wants it."""
+        return (values if self.probabilities else values[..., None]).double()
+
+    def members(self, predictions: Tensor) -> Tensor:  # (..., K, n[, c]) -> (..., n, K, c)
+        """Predictions as vectors of members at each point."""
+        return self.vectors(predictions).movedim(-3, -2)
 
     def units(self, index: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:  # (..., l) twice -> (...) twice
         """Shift and scale of the numbers that models are trained on, (y − shift) / scale.

@@ -4,14 +4,13 @@ from collections.abc import Callable
 
 from aicau.core.errors import InputError, unknown
 from aicau.core.task import REGRESSION, Task
-from aicau.ensembles.auto import Auto, Scaled
 from aicau.ensembles.base import Ensemble, Fitted
 from aicau.ensembles.mlp import MLP
-from aicau.ensembles.modules import ClassModules, Modules, PosteriorSamples
+from aicau.ensembles.modules import Modules, PosteriorSamples
 from aicau.ensembles.process import Process
 from aicau.ensembles.scikit import Classifiers, Members, Regressors
 
-ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process, "auto": Auto}
+ENSEMBLES: dict[str, Callable[[], Ensemble]] = {"paper": MLP, "process": Process}
 
 
 def make(name: str = "paper", task: Task = REGRESSION) -> Ensemble:
@@ -23,21 +22,3 @@ def make(name: str = "paper", task: Task = REGRESSION) -> Ensemble:
     if not task.squared:
         raise InputError(f"ensemble {name!r} is for regression only; leave it out for {task.name}")
     return ENSEMBLES[name]()
-
-
-__all__ = [
-    "ENSEMBLES",
-    "MLP",
-    "Auto",
-    "ClassModules",
-    "Classifiers",
-    "Ensemble",
-    "Fitted",
-    "Members",
-    "Modules",
-    "PosteriorSamples",
-    "Process",
-    "Regressors",
-    "Scaled",
-    "make",
-]

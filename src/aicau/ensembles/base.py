@@ -36,7 +36,7 @@ class Ensemble(Protocol):
 
 
 def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:
-    """Shapes that belong together, or one sentence."""
+    """Check that shapes match and that something was measured."""
     if x.ndim < 2 or x.shape[:-1] != y.shape or keys.shape != y.shape[:-1]:
         shapes = tuple(x.shape), tuple(y.shape), tuple(keys.shape)
         raise InputError(f"an ensemble is fitted on x (..., l, d), y (..., l) and keys (...); got shapes {shapes}")

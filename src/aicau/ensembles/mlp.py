@@ -9,7 +9,7 @@ from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
 from aicau.core.task import REGRESSION, Task
-from aicau.ensembles import kernels
+from aicau.ensembles import gradients, kernels
 from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.ensembles.kernels import MLPSettings
 
@@ -30,6 +30,10 @@ class FittedMLP:
         flat = self.parameters.reshape(-1, *self.parameters.shape[-2:])
         out = kernels.mlp_forward(flat, points.reshape(-1, *x.shape[-2:]).float(), self.settings)
         return out.reshape(*lead, *out.shape[1:])
+
+    def layers(self, x: Tensor) -> list[gradients.Layer]:  # (n, d)
+        """What the gradients of one run's networks are made of, at every point."""
+        return gradients.layers(self.parameters.reshape(-1, *self.parameters.shape[-2:])[0], x, self.settings)
 
     def __getitem__(self, run: int | slice | list[int]) -> "FittedMLP":
         """The ensembles of some runs (along the first leading dimension)."""
@@ -75,12 +79,7 @@ class MLP:
         settings = replace(self.settings, head=HEADS[self.task.name], outputs=max(1, self.task.classes))
         object.__setattr__(self, "settings", settings)
 
-    def fit(
-        self,
-        x: Tensor,  # (..., l, d)
-        y: Tensor,  # (..., l)
-        keys: Tensor,  # (...)
-    ) -> FittedMLP:
+    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedMLP:  # (..., l, d), (..., l), (...)
         """Train all networks of all runs; one random stream per run."""
         check_rows(x, y, keys)
         if self.task.probabilities:

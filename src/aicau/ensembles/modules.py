@@ -13,8 +13,6 @@ from aicau.core.streams import Purpose
 from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.ensembles.scikit import FittedFunctions, Function, seeds
 
-Loss = Callable[[Tensor, Tensor], Tensor]  # outputs of a module, targets (l, c) -> a number
-
 
 @dataclass(frozen=True)
 class Modules:
@@ -23,9 +21,13 @@ class Modules:
     Parameters
     ----------
     factory : callable
-        Number of features -> a new module with one output.
+        Number of features -> a new module with one output, or with one output (a logit) per class.
     members, epochs : int
     learning_rate : float
+    classes : int
+        0: values, trained by squared error; else labels are numbers from 0 to classes − 1, trained by cross-entropy.
+    smoothing : float
+        Share of every label that is moved to the other classes.
 
     Examples
     --------
@@ -41,107 +43,59 @@ class Modules:
     members: int = 5
     epochs: int = 500
     learning_rate: float = 1e-3
-
-    def __post_init__(self) -> None:
-        checks.positive(self.members, "members")
-        checks.positive(self.epochs, "epochs")
-
-    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
-        """Train the members of every run, one after another."""
-        check_rows(x, y, keys)
-
-        def loss(output: Tensor, target: Tensor) -> Tensor:
-            return nn.functional.mse_loss(output.reshape(-1), target[:, 0])
-
-        return _train(self, x, y[..., None], keys, loss, lambda output: output.reshape(-1))
-
-
-@dataclass(frozen=True)
-class ClassModules:
-    """Members made by a factory of `torch.nn.Module` with one output (a logit) per class, trained by cross-entropy.
-
-    Parameters
-    ----------
-    factory : callable
-        Number of features -> a new module with `classes` outputs.
-    classes, members, epochs : int
-    learning_rate : float
-    smoothing : float
-        Share of every label that is moved to the other classes.
-
-    Examples
-    --------
-    >>> import torch
-    >>> ClassModules(lambda d: torch.nn.Linear(d, 3), classes=3).members
-    5
-    """
-
-    factory: Callable[[int], nn.Module]
-    classes: int = 2
-    members: int = 5
-    epochs: int = 500
-    learning_rate: float = 1e-3
+    classes: int = 0
     smoothing: float = 0.1
 
     def __post_init__(self) -> None:
-        checks.positive(self.classes, "classes", 2)
-        checks.positive(self.members, "members")
-        checks.positive(self.epochs, "epochs")
+        for name in ("members", "epochs"):
+            checks.positive(getattr(self, name), name)
+        if self.classes:
+            checks.positive(self.classes, "classes", 2)
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
         check_rows(x, y, keys)
+        unseen = fold_membership(keys, self.members, x)
+        numbers = seeds(keys, self.members).reshape(-1, self.members)
+        targets = one_hot(y, self.classes) if self.classes else y[..., None]
+        flat = [t.reshape(-1, *t.shape[-2:]) for t in (x, targets, unseen)]
+        runs = [
+            tuple(self._train(a[~out[k]], b[~out[k]], int(numbers[run, k])) for k in range(self.members))
+            for run, (a, b, out) in enumerate(zip(*flat, strict=True))
+        ]
+        return FittedFunctions(tuple(runs), tuple(y.shape[:-1]), unseen)
 
-        def loss(raw: Tensor, target: Tensor) -> Tensor:
-            if raw.shape != target.shape:
-                wanted, got = tuple(target.shape), tuple(raw.shape)
-                raise InputError(f"a module must give one output per class, shape {wanted}; got {got}")
-            return nn.functional.cross_entropy(raw, target, label_smoothing=self.smoothing)
-
-        return _train(self, x, one_hot(y, self.classes), keys, loss, lambda raw: torch.softmax(raw.double(), -1))
-
-
-def _train(
-    settings: Modules | ClassModules,
-    x: Tensor,  # (..., l, d)
-    targets: Tensor,  # (..., l, c)
-    keys: Tensor,  # (...)
-    loss: Loss,
-    answer: Callable[[Tensor], Tensor],  # outputs -> predictions
-) -> FittedFunctions:
-    """Members of every run, one after another, in full batch with Adam on all folds but their own."""
-    unseen = fold_membership(keys, settings.members, x)
-    numbers = seeds(keys, settings.members).reshape(-1, settings.members)
-    flat = [t.reshape(-1, *t.shape[-2:]) for t in (x, targets, unseen)]
-
-    def one(x: Tensor, y: Tensor, seed: int) -> Function:
+    def _train(self, x: Tensor, y: Tensor, seed: int) -> Function:  # (l, d), (l, c)
         with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            module = settings.factory(x.shape[-1]).to(x.device)
+            module = self.factory(x.shape[-1]).to(x.device)
             kind = next((p.dtype for p in module.parameters()), torch.float32)
-            optimiser = torch.optim.Adam(module.parameters(), settings.learning_rate)
+            optimiser = torch.optim.Adam(module.parameters(), self.learning_rate)
             x, y = x.to(kind), y.to(kind)
             module.train()
-            for _ in range(settings.epochs):
+            for _ in range(self.epochs):
                 optimiser.zero_grad()
-                value = loss(module(x), y)
-                value.backward()
+                loss = self._loss(module(x), y)
+                loss.backward()
                 optimiser.step()
-            if not bool(torch.isfinite(value.detach())):
+            if not bool(torch.isfinite(loss.detach())):
                 raise TrainingError("training diverged: the loss of a module is not finite; scale the target or x")
         module.eval()
 
         @torch.no_grad()
         def function(at: Tensor) -> Tensor:
-            return answer(module(at.to(kind)))
+            raw = module(at.to(kind))
+            return torch.softmax(raw.double(), -1) if self.classes else raw.reshape(-1)
 
         return function
 
-    runs = [
-        tuple(one(a[~out[k]], b[~out[k]], int(numbers[run, k])) for k in range(settings.members))
-        for run, (a, b, out) in enumerate(zip(*flat, strict=True))
-    ]
-    return FittedFunctions(tuple(runs), tuple(targets.shape[:-2]), unseen)
+    def _loss(self, raw: Tensor, target: Tensor) -> Tensor:
+        if not self.classes:
+            return nn.functional.mse_loss(raw.reshape(-1), target[:, 0])
+        if raw.shape != target.shape:
+            wanted, got = tuple(target.shape), tuple(raw.shape)
+            raise InputError(f"a module must give one output per class, shape {wanted}; got {got}")
+        return nn.functional.cross_entropy(raw, target, label_smoothing=self.smoothing)
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,4 @@ identity: they change neither the likelihood nor a prediction.
 
 from aicau.gp.likelihood import Rows, covariance, negative_log_likelihood, rbf, squares
 from aicau.gp.posterior import Posterior, chunks
-from aicau.gp.process import BATCH_BOUNDS, Process, fit, log_likelihood
-
-__all__ = [
-    "BATCH_BOUNDS",
-    "Posterior",
-    "Process",
-    "Rows",
-    "chunks",
-    "covariance",
-    "fit",
-    "log_likelihood",
-    "negative_log_likelihood",
-    "rbf",
-    "squares",
-]
+from aicau.gp.process import BATCH_BOUNDS, Process, fit

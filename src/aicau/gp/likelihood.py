@@ -1,7 +1,8 @@
 """Kernels, the covariance of measured rows, and the likelihood of their values with its gradient."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,23 +16,21 @@ def rbf(square: Tensor) -> Tensor:
     return (-0.5 * square).clamp_min_(-FAR).exp_()
 
 
-def matern(square: Tensor) -> Tensor:
-    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r)."""
-    root = (5 * square).sqrt().clamp_max(FAR)
-    return (1 + root + (5 / 3) * square) * torch.exp(-root)
+def smooth(square: Tensor) -> tuple[Tensor, Tensor]:
+    """The RBF kernel k(r²), and −2 ∂k/∂r²: the same."""
+    k = rbf(square)
+    return k, k
 
 
-def matern_slope(square: Tensor) -> Tensor:
-    """−2 ∂k/∂r²."""
-    root = (5 * square).sqrt().clamp_max(FAR)
-    return (5 / 3) * (1 + root) * torch.exp(-root)
+def matern(square: Tensor) -> tuple[Tensor, Tensor]:
+    """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r² = 5/3 (1 + √5 r) exp(−√5 r)."""
+    root = (5 * square).sqrt_().clamp_max_(FAR)
+    fall = torch.exp(-root)
+    slope = (root + 1).mul_(fall)
+    return torch.addcmul(slope, square, fall, value=5 / 3), (5 / 3) * slope
 
 
-# By name: k(r²), and −2 ∂k/∂r².
-SHAPES: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
-    "rbf": (rbf, rbf),
-    "matern": (matern, matern_slope),
-}
+SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": smooth, "matern": matern}
 
 
 def squares(
@@ -52,10 +51,9 @@ def kernel(
     b: Tensor,  # (..., n, p)
     theta: Tensor,  # (..., q)
     shape: str = "rbf",
-    slope: bool = False,  # True: −2 σ_f² ∂k/∂r²
 ) -> Tensor:  # (..., l, n)
     """σ_f² k(r²)."""
-    return theta[..., 0, None, None].exp() * SHAPES[shape][slope](squares(a, b, theta))
+    return theta[..., 0, None, None].exp() * SHAPES[shape](squares(a, b, theta))[0]
 
 
 def _columns(at: Tensor, x: Tensor) -> Tensor:  # (..., m), (..., l, p) -> (..., m, p)
@@ -77,8 +75,11 @@ class Rows:
     linear: float = 0.0  # variance of the slope by each feature
     shape: str = "rbf"
 
-    @property
-    def pairs(self) -> Tensor:  # (..., l, l)
+    @cached_property
+    def pairs(self) -> Tensor | None:  # (..., l, l)
+        """Where both rows count; None where all do. On CUDA nobody waits for the answer."""
+        if not self.valid.is_cuda and bool(self.valid.all()):
+            return None
         return self.valid[..., :, None] & self.valid[..., None, :]
 
     def __getitem__(self, run: slice) -> "Rows":
@@ -102,13 +103,18 @@ class Rows:
         return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
-        parts: dict[str, Any] = {k: function(part) for k, part in vars(self).items() if isinstance(part, Tensor)}
+        own = ((field.name, getattr(self, field.name)) for field in fields(self))
+        parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}
         return replace(self, **parts)
+
+    def masked(self, between: Tensor) -> Tensor:  # (..., l, l)
+        """0 where a row is padded."""
+        return between if self.pairs is None else between * self.pairs
 
     def shared(self, theta: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
         """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (0 for a shift)."""
         assert self.batch is not None
-        same = (self.batch[..., :, None] == self.batch[..., None, :]) & self.pairs
+        same = self.masked(self.batch[..., :, None] == self.batch[..., None, :])
         at = 1 + self.x.shape[-1] + (self.relative is not None)
         size = theta[..., at, None, None].exp() * same
         if not self.fades:
@@ -118,22 +124,24 @@ class Rows:
         return size * torch.exp(-far), far
 
 
-def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
-    """K of the rows, and its part σ_f² k."""
-    pairs = rows.pairs
-    signal = kernel(rows.x, rows.x, theta, rows.shape) * pairs
+def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:  # (..., l, l) each
+    """K of the rows, its part σ_f² k, and −2 σ_f² ∂k/∂r²."""
+    size = theta[..., 0, None, None].exp()
+    k, slope = SHAPES[rows.shape](squares(rows.x, rows.x, theta))
+    signal = rows.masked(size * k)
+    slope = signal if slope is k else rows.masked(size * slope)
     diagonal = rows.fixed
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         diagonal = diagonal + theta[..., at, None].exp() * rows.relative
-    whole = signal + torch.diag_embed(torch.where(rows.valid, diagonal, 1.0))
-    if rows.constant:
-        whole = whole + rows.constant * pairs
+    whole = signal + rows.constant
     if rows.linear:
-        whole = whole + rows.linear * (rows.x @ rows.x.mT) * pairs
+        whole = whole.add_(rows.x @ rows.x.mT, alpha=rows.linear)
     if rows.batch is not None:
-        whole = whole + rows.shared(theta)[0]
-    return whole, signal
+        whole = whole.add_(rows.shared(theta)[0])
+    whole = rows.masked(whole)
+    whole.diagonal(dim1=-2, dim2=-1).add_(torch.where(rows.valid, diagonal, 1.0))
+    return whole, signal, slope
 
 
 def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) -> (..., l, l)
@@ -149,7 +157,7 @@ def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) 
 
 def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., q) -> (...), (..., q)
     """−log p(y) up to a constant that depends on the number of rows, and its gradient by theta."""
-    whole, signal = covariance(theta, rows)
+    whole, signal, slope = covariance(theta, rows)
     cholesky, failed = torch.linalg.cholesky_ex(whole)
     inverse = _inverse(cholesky, failed)
     weights = (inverse @ rows.y[..., None])[..., 0]
@@ -157,7 +165,6 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     # ∂/∂θ_j = −½ tr[(wwᵀ − K⁻¹) ∂K/∂θ_j]; for a length scale ∂K/∂log ℓ_j = −2 σ_f² ∂k/∂r² (h_j − h_j*)²/ℓ_j²,
     # where −2 ∂k/∂r² is k itself for the RBF kernel.
     core = weights[..., :, None] * weights[..., None, :] - inverse
-    slope = signal if rows.shape == "rbf" else kernel(rows.x, rows.x, theta, rows.shape, slope=True) * rows.pairs
     sloped = core * slope
     scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)

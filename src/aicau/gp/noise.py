@@ -158,12 +158,8 @@ class PlateEffects:
         return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
 
 
-def plate_effects(
-    x: Tensor,  # (l, p)
-    y: Tensor,  # (l,)
-    batch: Tensor,  # (l,)
-    counts: Tensor | None = None,  # (l,)
-) -> PlateEffects:
+def plate_effects(x: Tensor, y: Tensor, batch: Tensor, counts: Tensor | None = None) -> PlateEffects:
+    # (l, p), (l,), (l,), (l,)
     """Estimate the shift of every batch and the variance between batches by REML.
 
     Parameters
@@ -224,9 +220,8 @@ def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tenso
         shift = fitted.shift.gather(-1, same.int().argmax(-1))
         return torch.where(same.any(-1), shift, 0.0), fitted.shared
 
-    flat = (part.reshape(-1, o.rows) for part in (o.index, o.y, o.batch))
-    shift, shared = by_run(shifts, *flat)
-    return o.y - shift.reshape(o.y.shape), shared.reshape(o.y.shape[:-1])
+    shift, shared = by_run(shifts, o.index, o.y, o.batch, lead=o.y.ndim - 1)
+    return o.y - shift, shared
 
 
 def several(batch: Tensor) -> bool:  # (..., l)

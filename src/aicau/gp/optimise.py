@@ -1,10 +1,12 @@
 """Minimising small functions in a box: SciPy's L-BFGS-B for one run, projected BFGS for many runs at once on CUDA."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from scipy.optimize import minimize
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from aicau.core.runs import repeated, threads
@@ -22,6 +24,7 @@ def alone(
     start: Tensor,  # (q,)
     lower: Tensor,  # (q,)
     upper: Tensor,  # (q,)
+    tolerance: float = VALUE_TOLERANCE,
 ) -> tuple[Tensor, Tensor]:  # minimiser (1, q), value (1,)
     """L-BFGS-B on one thread: for one run on the CPU."""
 
@@ -30,9 +33,16 @@ def alone(
         return min(float(value), LARGEST), gradient[0].numpy()
 
     box = list(zip(lower.tolist(), upper.tolist(), strict=True))
-    with threads(1):
-        found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box)
+    with threads(1), blas().limit(limits=1, user_api="blas"):
+        stop = {"ftol": tolerance}
+        found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box, options=stop)
     return torch.from_numpy(found.x)[None].to(start), torch.tensor([float(found.fun)], dtype=start.dtype)
+
+
+@cache
+def blas() -> ThreadpoolController:
+    """What sets the threads of SciPy's linear algebra: with two of them its steps took ten times the time."""
+    return ThreadpoolController()
 
 
 class State(NamedTuple):

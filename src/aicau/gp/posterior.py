@@ -60,6 +60,9 @@ class Posterior:
         Pivots are those of a pivoted Cholesky decomposition over at most `PIVOTS` points, evenly spread over the rows
         of `at`; the cost is linear in n.
         """
+        if not rank:
+            variance = self.variance(at)
+            return variance[..., None][..., :0], variance
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
         pivots = self._pivots(some, min(rank, some.shape[-2]))
@@ -83,10 +86,9 @@ class Posterior:
         assert self.rows.relative is not None
         return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
 
-    def roughness(self) -> Tensor:  # (...)
-        """How much two values differ, squared, per squared distance between near points: σ_f² mean(1/ℓ_j²)."""
-        lengths = self.theta[..., 1 : 1 + self.rows.x.shape[-1]]
-        return self.theta[..., 0].exp() * torch.exp(-2 * lengths).mean(-1) * self.scale**2
+    def lengths(self) -> Tensor:  # (..., p)
+        """ℓ_j, the length scale of every feature."""
+        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
 
     def batch_variance(self) -> Tensor:  # (...)
         """σ_b²."""
@@ -108,12 +110,9 @@ class Posterior:
         mean = (self.rows.y - self.weights / own) * self.scale[..., None] + self.shift[..., None]
         return mean, self.scale[..., None] ** 2 / own
 
-    def left_out_together(self, group: Tensor) -> Tensor:  # (l,) -> (l,)
-        """Errors (value minus mean) of the rows of the first run, each predicted without its whole group."""
-        return self.left_out_groups(group)[0]
-
     def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
-        """The same, and the variance of each value: the noise of its row is part of it."""
+        """Of the rows of the first run, each predicted without its whole group: its error (value minus mean), and the
+        variance of its value, noise included."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
         own = inverse.diagonal()
         error, variance = weights / own, 1 / own

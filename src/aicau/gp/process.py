@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from aicau.gp.likelihood import Rows, negative_log_likelihood
-from aicau.gp.optimise import alone, together
+from aicau.gp.optimise import VALUE_TOLERANCE, alone, together
 from aicau.gp.posterior import Posterior
 
 CONSTANT_BOUNDS = (1e-3, 1e3)
@@ -40,6 +41,7 @@ class Process:
     screened: bool = False  # start from the best of many places in the box, too: few rows have many optima
     linear: float = 0.0  # variance of an unknown slope by each feature, of a linear trend under the process
     shape: str = "rbf"  # or "matern"
+    tolerance: float = VALUE_TOLERANCE  # relative progress of the objective below which one run stops
 
     def fit(
         self,
@@ -49,6 +51,7 @@ class Process:
         relative: Tensor | None = None,  # (runs, l); None: 1
         batch: Tensor | None = None,  # (runs, l)
         most: int | None = None,
+        near: Tensor | None = None,  # (q,) parameters to start from, in place of `starts`
     ) -> Posterior:
         """Maximise the likelihood (times the prior) of the normalised target.
 
@@ -80,17 +83,11 @@ class Process:
                 box, rest = [*box, LENGTH_BOUNDS], [*rest, 1.0]
         lower, upper = torch.tensor(box, dtype=x.dtype, device=x.device).log().unbind(-1)
         starts = [[1.0, *[length] * features, *rest] for length in self.starts]
-        begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()
+        begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log() if near is None else near[None]
         return Posterior.of(self._parameters(rows, begin, lower, upper, most), rows, shift, scale)
 
-    def _parameters(
-        self,
-        rows: Rows,
-        starts: Tensor,  # (s, q)
-        lower: Tensor,  # (q,)
-        upper: Tensor,  # (q,)
-        most: int | None,
-    ) -> Tensor:  # (runs, q)
+    def _parameters(self, rows: Rows, starts: Tensor, lower: Tensor, upper: Tensor, most: int | None) -> Tensor:
+        # (s, q), (q,), (q,) -> (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, size = rows.y.shape
         if not rows.y.is_cuda and runs > 1:
@@ -105,7 +102,8 @@ class Process:
             found = together(lambda theta: self.objective(theta, many), begin.flatten(0, 1), lower, upper)
             thetas, values = found[0].unflatten(0, (number, runs)), found[1].unflatten(0, (number, runs))
         else:
-            each = [alone(lambda theta: self.objective(theta, some), start[0], lower, upper) for start in begin]
+            one = partial(alone, lambda theta: self.objective(theta, some))
+            each = [one(start[0], lower, upper, self.tolerance) for start in begin]
             thetas, values = (torch.stack(part) for part in zip(*each, strict=True))  # (s, runs, q), (s, runs)
         return thetas[values.argmin(0), torch.arange(runs, device=values.device)]
 
@@ -139,9 +137,8 @@ class Process:
         return value, gradient
 
 
-def standardise(
-    y: Tensor, valid: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:  # (runs, l) twice -> (runs,), like y, (runs,)
+def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    # (runs, l) twice -> (runs,), like y, (runs,)
     """Mean, values minus mean (0 where padded), and standard deviation; 1 in its place where all values are equal.
 
     Differences below the rounding error of the largest value do not count, whatever its unit.
@@ -164,10 +161,3 @@ def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior: 
     """The paper's process: no noise but `alpha`; the best optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1, and from
     the best of many places in the box."""
     return Process(alpha=alpha, starts=PAPER_STARTS, screened=True).fit(x, y, valid, most=MOST_ROWS)
-
-
-def log_likelihood(theta: Tensor, x: Tensor, y: Tensor, alpha: float = 1e-6) -> Tensor:
-    """log p(y) with its constant, for unpadded rows: what scikit-learn calls log_marginal_likelihood."""
-    valid = torch.ones_like(y, dtype=torch.bool)
-    value, _ = negative_log_likelihood(theta, Rows(x, y, valid, torch.full_like(y, alpha)))
-    return -value - 0.5 * y.shape[-1] * math.log(2 * math.pi)

@@ -27,6 +27,7 @@ from aicau.ensembles import Fitted
 
 PARTS = ("epistemic", "bias", "aleatoric")
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])  # of intervals that a report checks
+MOST_SHOWN = 4096  # candidates behind averages over the pool
 PRIOR_ROWS = 20.0  # left-out errors that the Gaussian quantile is worth
 
 
@@ -171,8 +172,10 @@ class Outcome(Protocol):
     def too_few(self, labels: Sequence[str]) -> str:
         """Why nothing can be fitted yet; empty where it can."""
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> Predictor:
-        """What is handed out after a round, for one run."""
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> Predictor:
+        """What is handed out after a round, for one run; by the ensemble alone where nothing is to be combined."""
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> Predictor:
         """What `Predictor.tensors` and `Predictor.words` gave."""
@@ -197,12 +200,22 @@ def shares(prediction: Prediction, place: int) -> tuple[float, dict[str, float]]
     return total, {name: part / total if total > 0 else 0.0 for name, part in parts.items()}
 
 
-def quantile(errors: Tensor, level: float) -> float:  # (l,)
-    """How many standard deviations hold a share `level` of left-out errors, shrunk to the Gaussian quantile."""
-    rows, gauss = errors.shape[-1], gaussian(level)
-    rank = min(rows - 1, max(0, -int(-(rows + 1) * level // 1) - 1))
-    seen = float(errors.abs().sort(-1).values[..., rank])
-    return (rows * seen + PRIOR_ROWS * gauss) / (rows + PRIOR_ROWS)
+def spread_over(n: int) -> Tensor:  # (at most MOST_SHOWN,)
+    """Some candidates, evenly spaced, for averages over the pool; all where it is small."""
+    return torch.linspace(0, n - 1, min(n, MOST_SHOWN)).long()
+
+
+def quantile(errors: Tensor, level: float, share: Tensor | None = None) -> float:  # (l,), (l,)
+    """How many standard deviations hold a share `level` of left-out errors, shrunk to the Gaussian quantile.
+
+    Errors count by their share; few that count much are worth as many as their weights tell apart.
+    """
+    size, order = errors.abs().sort()
+    share = torch.ones_like(size) if share is None else share
+    rows = float(share.sum() ** 2 / (share**2).sum())
+    below = share[order].cumsum(0) / share.sum()
+    rank = int((below < level * (1 + 1 / rows) - 1e-9).sum().clamp_max(len(size) - 1))
+    return (rows * float(size[rank]) + PRIOR_ROWS * gaussian(level)) / (rows + PRIOR_ROWS)
 
 
 def gaussian(level: float) -> float:

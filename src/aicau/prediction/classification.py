@@ -1,7 +1,8 @@
-"""Labels: calibrated probabilities, and the three parts of their expected log loss.
+"""Labels: calibrated probabilities, and the three parts of the expected log loss of a network.
 
-Probabilities are calibrated by one temperature T, p ∝ F̄^(1/T), which minimises the log loss of members on candidates
-they did not see, each candidate counting once; a prior holds T near 1, more so from below (docs/decisions.md).
+Probabilities are those of the mixture of the networks with processes and trees (`mixture`), calibrated by one
+temperature T, p ∝ mixture^(1/T), which minimises the log loss of left-out candidates, each counting once; a prior holds
+T near 1, more so from below (docs/decisions.md).
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import bregman
 from aicau.core.task import Task
 from aicau.prediction.base import PARTS, Check, Figures, State, counted, members_at, shares
+from aicau.prediction.mixture import TINY, mix
 
-TINY = 1e-12  # smallest probability whose logarithm is taken
 LEAST = 1e-3  # probability that counts for a label which the model had never seen
 TEMPERATURES = np.geomspace(0.25, 8.0, 141)
 LESS, MORE = 0.15, 1.0  # prior standard deviation of log T below and above 0: sharpening needs many candidates
@@ -73,30 +74,33 @@ def in_words(share: dict[str, float]) -> str:
 
 @dataclass(frozen=True)
 class ClassPredictor:
-    """What is thought of p over the pool, and the temperature of the calibration."""
+    """What is thought of p over the pool, what is mixed for it, and the temperature of the calibration."""
 
     labels: tuple[str, ...]
     mean: Tensor  # (n, c)
     variance: Tensor  # (n, c)
+    mixed: Tensor  # (n, c)
+    weights: dict[str, float]
     temperature: float
     figures: Figures
 
     def predict(self, state: State, index: Tensor | None = None) -> ClassPrediction:
         """All candidates or some."""
-        mean, variance = (part if index is None else part[index] for part in (self.mean, self.variance))
+        own_parts = (self.mean, self.variance, self.mixed)
+        mean, variance, mixed = own_parts if index is None else (part[index] for part in own_parts)
         members = state.task.members(members_at(state, index)).clamp_min(TINY)  # (m, K, c)
-        centre, epistemic, bias, gap = parts_of(state.task, members, mean, variance)
+        _, epistemic, bias, gap = parts_of(state.task, members, mean, variance)
         own = (torch.special.entr(mean).sum(-1) - gap).clamp_min(0)
-        share = torch.softmax(centre.log() / self.temperature, -1)
+        share = torch.softmax(mixed.log() / self.temperature, -1)
         return ClassPrediction(self.labels, *(part.cpu().numpy() for part in (share, epistemic, bias, own)))
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
-        return {"mean": self.mean, "variance": self.variance}
+        return {"mean": self.mean, "variance": self.variance, "mixed": self.mixed}
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
-        return {"labels": list(self.labels), "temperature": self.temperature}
+        return {"labels": list(self.labels), "weights": self.weights, "temperature": self.temperature}
 
 
 def parts_of(
@@ -129,6 +133,11 @@ def outside(state: State) -> tuple[Tensor, Tensor]:  # (rows, c), (rows,)
     return mean, apart.sum(-1) > 0
 
 
+def centre_of(state: State) -> Tensor:  # (n, c)
+    """F̄, the dual mean of the members over the pool."""
+    return state.evidence().centre()[0].clamp_min(TINY)
+
+
 @dataclass(frozen=True)
 class Classification:
     """A measurement is one of some labels."""
@@ -145,23 +154,28 @@ class Classification:
             return ""
         return f"all labels so far say {labels[0]!r}" if labels else "nothing is measured yet"
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ClassPredictor:
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> ClassPredictor:
         """The strategy's estimator (or `posterior`) says what p is; left-out labels calibrate the probabilities."""
         mean, variance = believed(state, estimator)
         points, rows, freedom = counted(state)
-        said, tested = (part.cpu() for part in outside(state))
+        said, tested = outside(state)
+        mixture = mix(state, centre_of(state), said, combine)
+        said, tested = mixture.outside.clamp_min(TINY).cpu(), tested.cpu()
         index, code = (part[0].cpu()[tested] for part in (state.observations.index, state.observations.y))
         temperature, error, hits = calibrate(said[tested].numpy(), code.long().numpy(), index.numpy(), len(labels))
         figures = Figures(points, rows, freedom, float(state.skill()[0]), error, confusion=hits)
-        found = ClassPredictor(tuple(labels), mean, variance, temperature, figures)
+        mixed = mixture.mean.clamp_min(TINY)
+        found = ClassPredictor(tuple(labels), mean, variance, mixed, mixture.weights, temperature, figures)
         return replace(found, figures=figures.with_parts(found.predict(state)))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ClassPredictor:
         """What `tensors` and `words` gave."""
         figures = Figures.from_json(words["figures"])
-        return ClassPredictor(
-            tuple(words["labels"]), tensors["mean"], tensors["variance"], words["temperature"], figures
-        )
+        mean, variance, mixed = (tensors[name] for name in ("mean", "variance", "mixed"))
+        labels, warmth = tuple(words["labels"]), words["temperature"]
+        return ClassPredictor(labels, mean, variance, mixed, words["weights"], warmth, figures)
 
 
 def calibrate(

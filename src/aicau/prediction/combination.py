@@ -5,18 +5,18 @@
 | f_j | `models` | (m,) | what model j predicts |
 | e_j | `error` | (models,) | mean squared error of model j on measured points, their fold left out |
 | w_j | `weights` | (models,) | ∝ e_j^−POWER, sum 1 |
-| u | `local` | (m,) | variance of the leading process + Σ_j w_j (f_j − Σ w f)² |
-| a, b | `stretch` | 2 | factors of u and of the noise under which left-out errors are most likely |
+| u | `local` | (m,) | variance of the process + Σ_j w_j (f_j − Σ w f)² |
 
-Predicted is Σ_j w_j f_j, and a·u is its expected squared error: the variance says how far a point is from what was
-measured, the disagreement how much depends on the kind of model. Everything is in units of the state.
+Predicted is Σ_j w_j f_j: the variance in u says how far a point is from what was measured, the disagreement how much
+depends on the kind of model, and `calibration` makes an expected squared error of it. A measured point is pulled to the
+mean of its measurements, as far as these are worth more than what the models took from them. Everything is in units of
+the state.
 
 Networks take part as they are: each member never saw one fold, so their left-out errors are honest like those of the
 others. Debiased ones gain nothing here: what corrects them is a process like those of the models, and its left-out
 errors, of a closed form, are too small beside theirs.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,15 +28,17 @@ from aicau.core import streams
 from aicau.core.pool import Frame
 from aicau.core.streams import Purpose
 from aicau.ensembles.base import fold_membership
-from aicau.prediction.base import State
-from aicau.prediction.models import MODELS, LeftOut, Model, Points, ProcessModel
+from aicau.prediction import calibration
+from aicau.prediction.base import State, spread_over
+from aicau.prediction.calibration import Scales
+from aicau.prediction.models import MODELS, LeftOut, Model, Points, ProcessModel, knots_of
 
 NETWORKS = "networks"  # by their name among the weights
-PROCESSES = ("rbf", "matern")  # the one that weighs more leads
-POWER = 2.0  # of the inverse left-out errors
+LEADING = "process"  # the model whose variance is used
+POWER = 3.0  # of the inverse left-out errors
 FOLDS = 5
 LEAST = 5  # measured points that it takes: fewer say nothing about which model is good
-STEPS = torch.linspace(-4, 4, 33, dtype=torch.double)  # of ln a and ln b
+KEPT = ("left_out", "share", "point", "value", "pull", "unknown")  # tensors beside those of the models
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,16 @@ class Combination:
         By name; the networks stand outside, in the state.
     weights : dict of float
         By name, the networks included.
-    stretch : tuple of float
-        a and b.
+    scales : Scales
+        What u and the noise are worth.
     left_out : Tensor, shape (l,)
         Standardised errors of left-out measurements.
+    share : Tensor, shape (l,)
+        What each of them weighs.
+    point : Tensor of int64, shape (k,)
+        Measured candidates, ascending.
+    value, pull, unknown : Tensor, shape (k,)
+        Means of their measurements, how far they are pulled there, and what is unknown of them.
     error : float
         Mean squared error of left-out measurements.
     frame : Frame
@@ -61,28 +69,42 @@ class Combination:
 
     models: dict[str, Model]
     weights: dict[str, float]
-    stretch: tuple[float, float]
+    scales: Scales
     left_out: Tensor
+    share: Tensor
+    point: Tensor
+    value: Tensor
+    pull: Tensor
+    unknown: Tensor
     error: float
     frame: Frame
 
-    def at(self, x: Tensor, networks: Tensor) -> tuple[Tensor, Tensor]:  # (m, d), (m,) -> (m,) twice
-        """The prediction of some candidates, and its expected squared error a·u."""
+    def at(
+        self,
+        x: Tensor,  # (m, d)
+        index: Tensor,  # (m,) which candidates these are
+        networks: Tensor,  # (m,)
+        own: Tensor,  # (m,) noise by the correction
+    ) -> tuple[Tensor, Tensor, Tensor]:  # (m,) each
+        """The prediction of some candidates, its expected squared error, and the noise of one measurement."""
         at = self.frame.coordinates(x.double())
         found = {name: model.mean(at) for name, model in self.models.items()} | {NETWORKS: networks}
         mean, apart = combined(found, self.weights)
-        process = self.models[leading(self.weights)]
-        assert isinstance(process, ProcessModel)
-        return mean, self.stretch[0] * (process.variance(at) + apart)
+        unknown, noise = self.scales.parts(mean, leading(self.models).variance(at) + apart, own)
+        place = torch.searchsorted(self.point, index).clamp_max(len(self.point) - 1)
+        known = self.point[place] == index
+        mean = torch.where(known, mean + self.pull[place] * (self.value[place] - mean), mean)
+        return mean, torch.where(known, torch.minimum(unknown, self.unknown[place]), unknown), noise
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
         parts = {f"{name}.{key}": t for name, model in self.models.items() for key, t in model.tensors().items()}
-        return parts | {"left_out": self.left_out}
+        own = {name: getattr(self, name) for name in KEPT}
+        return parts | own | {"scales": self.scales.parameters, "heights": self.scales.values}
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
-        return {"weights": self.weights, "stretch": list(self.stretch), "error": self.error}
+        return {"weights": self.weights, "error": self.error}
 
     @classmethod
     def load(cls, tensors: dict[str, Tensor], words: dict[str, Any], frame: Frame) -> "Combination":
@@ -93,8 +115,9 @@ class Combination:
             if dot:
                 own[name][rest] = tensor
         models = {name: MODELS[name].load(parts) for name, parts in own.items()}
-        a, b = words["stretch"]
-        return cls(models, words["weights"], (a, b), tensors["left_out"], words["error"], frame)
+        scales = Scales(tensors["scales"], tensors["heights"])
+        kept: dict[str, Any] = {name: tensors[name] for name in KEPT}
+        return cls(models, words["weights"], scales, error=words["error"], frame=frame, **kept)
 
 
 def combined(found: dict[str, Tensor], weights: dict[str, float]) -> tuple[Tensor, Tensor]:  # (m,) each
@@ -121,28 +144,7 @@ def weigh(errors: dict[str, float], power: float = POWER) -> dict[str, float]:
     return {name: part / total for name, part in raw.items()}
 
 
-def stretches(
-    error: Tensor,  # (l,) of means of measurements, left out
-    count: Tensor,  # (l,) measurements behind each
-    local: Tensor,  # (l,) u
-    own: Tensor,  # (l,) variance of one measurement, as it was estimated
-    squares: Tensor,  # (l,) squared deviations of measurements from the mean of their point, summed
-) -> tuple[float, float]:
-    """a and b under which the errors, of variance a·u + b·own/count, and the deviations are most likely.
-
-    ln a and ln b have a standard normal prior; without replicates little tells the two apart.
-    """
-    a, b = STEPS.exp()[:, None, None], STEPS.exp()[None, :, None]
-    noise = (b * own).clamp_min(1e-12)
-    total = a * local + noise / count
-    free = count - 1
-    loss = (total.log() + error**2 / total + free * noise.log() + squares / noise).sum(-1)
-    loss = loss + STEPS[:, None] ** 2 + STEPS[None] ** 2
-    best = int(loss.argmin())
-    return float(STEPS[best // len(STEPS)].exp()), float(STEPS[best % len(STEPS)].exp())
-
-
-def fit(state: State, correction: Correction, most: int, names: Sequence[str] = tuple(MODELS)) -> Combination | None:
+def fit(state: State, correction: Correction, most: int) -> Combination | None:
     """The combination after a round, for one run; None where too few points are measured.
 
     Parameters
@@ -153,8 +155,6 @@ def fit(state: State, correction: Correction, most: int, names: Sequence[str] = 
         Of the networks, after the same round: it knows the noise.
     most : int
         Measurements that the correction sees one by one; where there are more, everything sees means of points.
-    names : sequence of str
-        Models among `MODELS`.
 
     Returns
     -------
@@ -172,27 +172,57 @@ def fit(state: State, correction: Correction, most: int, names: Sequence[str] = 
     count = _sums(times, place, len(point))
     y = _sums(times * value, place, len(point)) / count
     seed = int(streams.uniform(streams.fold(state.keys, Purpose.TREES), 1)[0, 0] * 2**31)
-    points = Points(at, y, count, fold, seed)
-    fitted = {name: MODELS[name].fit(points) for name in names}
+    some = spread_over(len(state.x))
+    pool = correction.frame.coordinates(state.x[some].double())
+    points = Points(at, y, count, fold, seed, knots_of(pool))
+    fitted = {name: kind.fit(points) for name, kind in MODELS.items()}
+    models = {name: model for name, (model, _) in fitted.items()}
     outside = {name: out for name, (_, out) in fitted.items()}
     said = times * (value + evidence.crossfitted()[0])
     outside[NETWORKS] = LeftOut(_sums(said, place, len(point)) / count)
     weights = weigh({name: float(((out.mean - y) ** 2).mean()) for name, out in outside.items()})
     mean, apart = combined({name: out.mean for name, out in outside.items()}, weights)
-    variance = outside[leading(weights)].variance
+    variance = outside[LEADING].variance
     assert variance is not None
     local, own = variance + apart, correction.noise(state.x[point])
-    a, b = stretches(y - mean, count, local, own, _within(state, point, y))
-    wide = (a * local)[place] + b * own[place] / times
+    share = calibration.shares(pool[~torch.isin(some, point)], at)
+    rough = leading(models).posterior.noise()[0]
+    scales = calibration.fit(y - mean, mean, y, count, local, own, _within(state, point, y), share, rough)
+    unknown, noise = scales.parts(mean, local, own)
+    inside = {name: model.mean(at) for name, model in models.items()}
+    inside[NETWORKS] = state.predictions[0][:, point].double().mean(0)
+    pull = pulls(y, mean, combined(inside, weights)[0], unknown, noise / count)
+    after = unknown * noise / count / (unknown + noise / count).clamp_min(1e-300)
     error = value - mean[place]
-    models = {name: model for name, (model, _) in fitted.items()}
+    wide = unknown[place] + noise[place] / times
     standard = error / wide.clamp_min(1e-300).sqrt()
-    return Combination(models, weights, (a, b), standard, float((error**2).mean()), correction.frame)
+    square = float((error**2).mean())
+    return Combination(models, weights, scales, standard, share[place], point, y, pull, after, square, correction.frame)
 
 
-def leading(weights: dict[str, float]) -> str:
-    """The process whose variance is used: the one that weighs most."""
-    return max(PROCESSES, key=lambda name: weights[name])
+def pulls(
+    y: Tensor,  # (k,) means of measurements
+    outside: Tensor,  # (k,) predicted without them
+    inside: Tensor,  # (k,) predicted with them
+    unknown: Tensor,  # (k,) expected squared error of `outside`
+    noise: Tensor,  # (k,) variance of y
+) -> Tensor:  # (k,) 0 to 1
+    """How far from what models predict of a measured point its measurements should still pull.
+
+    Without its measurements a point is predicted with an error of variance `unknown`; they should move it by
+    g = unknown / (unknown + noise) of the way, and the models were moved by h of it, on average.
+    """
+    size = float(((y - outside) ** 2).sum())
+    moved = 1 - float(((y - inside) * (y - outside)).sum()) / size if size > 0 else 0.0
+    right = unknown / (unknown + noise).clamp_min(1e-300)
+    return ((right - moved) / max(1e-9, 1 - moved)).clamp(0, 1)
+
+
+def leading(models: dict[str, Model]) -> ProcessModel:
+    """The process whose variance and noise are used."""
+    process = models[LEADING]
+    assert isinstance(process, ProcessModel)
+    return process
 
 
 def _sums(values: Tensor, place: Tensor, points: int) -> Tensor:  # (rows,) twice -> (points,)

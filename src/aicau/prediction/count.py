@@ -1,7 +1,8 @@
 """Counts: the expected count, an interval of whole numbers, and the three parts of the expected Poisson divergence.
 
-A new count is negative binomial: its variance is φ·mean for the scatter of replicates (φ shrunk to 1, a Poisson's) and
-what is not known of the mean, times how far counts lay from members that had not seen them.
+The expected count is that of the mixture of the networks with processes and trees (`mixture`). A new count is negative
+binomial: its variance is φ·mean for the scatter of replicates (φ shrunk to 1, a Poisson's) and what is not known of the
+mean, times how far counts lay from models that had not seen them.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,8 @@ from aicau.bias import BiasEstimator
 from aicau.core import bregman
 from aicau.core.task import Task
 from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares
-from aicau.prediction.classification import TINY, believed, in_words, outside, parts_of
+from aicau.prediction.classification import believed, centre_of, in_words, outside, parts_of
+from aicau.prediction.mixture import TINY, mix
 
 LEAST_RATE = 1e-6  # over the mean count
 PRIOR = 5.0  # measurements that a Poisson's scatter is worth
@@ -75,6 +77,8 @@ class CountPredictor:
 
     mean: Tensor  # (n, 1) in units
     variance: Tensor  # (n, 1)
+    mixed: Tensor  # (n, 1) the rate that is handed out
+    weights: dict[str, float]
     dispersion: float  # φ
     width: float  # how much wider than the parts say
     figures: Figures
@@ -82,22 +86,23 @@ class CountPredictor:
     def predict(self, state: State, index: Tensor | None = None) -> CountPrediction:
         """All candidates or some, as counts."""
         scale = float(state.scale[0])
-        mean, variance = (part if index is None else part[index] for part in (self.mean, self.variance))
-        mean, variance = mean.clamp_min(LEAST_RATE) * scale, variance * scale**2
+        own_parts = (self.mean, self.variance, self.mixed)
+        mean, variance, mixed = own_parts if index is None else (part[index] for part in own_parts)
+        mean, variance, mixed = mean.clamp_min(LEAST_RATE) * scale, variance * scale**2, mixed * scale
         members = (state.task.members(members_at(state, index)) * scale).clamp_min(TINY)  # (m, K, 1)
-        centre, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
-        spread = self.width**2 * count_variance(members, mean, variance, self.dispersion)
+        _, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
+        spread = self.width**2 * count_variance(mixed, members, mean, variance, self.dispersion)
         own = self.dispersion * scatter(mean[:, 0].cpu().numpy())
-        rate, apart, off = (part.cpu().numpy() for part in (centre[:, 0], epistemic, bias))
+        rate, apart, off = (part.cpu().numpy() for part in (mixed[:, 0], epistemic, bias))
         return CountPrediction(rate, spread, apart, off, own, self.figures.measurements)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
-        return {"mean": self.mean, "variance": self.variance}
+        return {"mean": self.mean, "variance": self.variance, "mixed": self.mixed}
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
-        return {"dispersion": self.dispersion, "width": self.width}
+        return {"weights": self.weights, "dispersion": self.dispersion, "width": self.width}
 
 
 @dataclass(frozen=True)
@@ -114,13 +119,18 @@ class Count:
         """One measurement is enough."""
         return ""
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> CountPredictor:
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> CountPredictor:
         """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
         mean, variance = believed(state, estimator)
         points, rows, freedom = counted(state)
-        dispersion, width = _scatter_and_width(state, mean, variance)
-        found = CountPredictor(mean, variance, dispersion, width, Figures(points, rows, freedom, 0.0, None))
-        said, tested = (part.cpu() for part in outside(state))
+        said, tested = outside(state)
+        mixture = mix(state, centre_of(state), said, combine)
+        mixed, said, tested = mixture.mean.clamp_min(TINY), mixture.outside.cpu(), tested.cpu()
+        dispersion, width = _scatter_and_width(state, mean, variance, mixed, said, tested)
+        none = Figures(points, rows, freedom, 0.0, None)
+        found = CountPredictor(mean, variance, mixed, mixture.weights, dispersion, width, none)
         y = state.in_units(state.observations.y)[0].cpu()[tested]
         rate = (said[tested] * state.scale[0].cpu()).clamp_min(TINY)
         error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
@@ -130,11 +140,20 @@ class Count:
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
         """What `tensors` and `words` gave."""
         figures = Figures.from_json(words["figures"])
-        return CountPredictor(tensors["mean"], tensors["variance"], words["dispersion"], words["width"], figures)
+        mean, variance, mixed = (tensors[name] for name in ("mean", "variance", "mixed"))
+        spread, width = words["dispersion"], words["width"]
+        return CountPredictor(mean, variance, mixed, words["weights"], spread, width, figures)
 
 
-def _scatter_and_width(state: State, mean: Tensor, variance: Tensor) -> tuple[float, float]:  # (n, 1) twice
-    """Scatter of replicates over a Poisson's, and how far counts lie from rates of members that had not seen them."""
+def _scatter_and_width(
+    state: State,
+    mean: Tensor,  # (n, 1)
+    variance: Tensor,  # (n, 1)
+    mixed: Tensor,  # (n, 1)
+    rows: Tensor,  # (l, 1) rates of left-out measurements
+    tested: Tensor,  # (l,)
+) -> tuple[float, float]:
+    """Scatter of replicates over a Poisson's, and how far counts lie from rates of models that had not seen them."""
     scale = float(state.scale[0])
     seen = state.observations[:1].collapse()
     kept = seen.valid[0]
@@ -143,17 +162,17 @@ def _scatter_and_width(state: State, mean: Tensor, variance: Tensor) -> tuple[fl
     there = level[place] > 0
     pearson = float(((y - level[place])[there] ** 2 / level[place][there]).sum())
     dispersion = (pearson + PRIOR) / (float((count - 1)[level > 0].sum()) + PRIOR)
-    rows, tested = (part.cpu() for part in outside(state))
     first = torch.stack([(place == i).nonzero()[0, 0] for i in range(len(index))])  # replicates stand in one fold
     rate, known = rows[first, 0] * scale, tested[first].numpy()
     members = (state.task.members(state.predictions)[0].cpu()[index] * scale).clamp_min(TINY)
     own = (mean.cpu()[index].clamp_min(LEAST_RATE) * scale, variance.cpu()[index] * scale**2)
-    expected = count_variance(members, *own, dispersion, count.double().numpy())
+    expected = count_variance(mixed.cpu()[index] * scale, members, *own, dispersion, count.double().numpy())
     ratio = ((level - rate) ** 2).numpy()[known] / np.maximum(expected[known], TINY)
     return dispersion, float(np.sqrt((ratio.sum() + PRIOR) / (len(ratio) + PRIOR)))
 
 
 def count_variance(
+    rate: Tensor,  # (n, 1)
     members: Tensor,  # (n, K, 1)
     mean: Tensor,  # (n, 1) of E Y
     variance: Tensor,  # (n, 1)
@@ -161,7 +180,6 @@ def count_variance(
     repeats: Any = 1.0,  # (n,) counts that a mean is of
 ) -> NDArray[np.float64]:  # (n,)
     """Of a new count (or the mean of several) around the rate: its own scatter, and what is not known of the rate."""
-    rate = bregman.mean_of(bregman.POISSON, members)
     spread = members.var(-2, correction=0) + (mean - rate) ** 2 + variance
     return np.asarray(dispersion * rate[:, 0].cpu().numpy() / repeats + spread[:, 0].cpu().numpy())
 

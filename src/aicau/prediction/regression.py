@@ -19,11 +19,21 @@ from aicau.core import decomposition
 from aicau.core.runs import threads, threads_for
 from aicau.core.task import REGRESSION, Task
 from aicau.prediction import combination
-from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, quantile, shares
+from aicau.prediction.base import (
+    LEVELS,
+    PARTS,
+    Check,
+    Figures,
+    State,
+    counted,
+    members_at,
+    quantile,
+    shares,
+    spread_over,
+)
 from aicau.prediction.combination import Combination
 
 LEVEL = 0.95
-MOST_SHOWN = 4096  # candidates behind averages over the pool
 COMBINED = "combination."  # before the names of its tensors
 COLUMNS = ("mean", "low", "high", "new_low", "new_high", *PARTS, "ensemble")
 
@@ -42,8 +52,8 @@ class ValuePrediction:
         σ²_F, (μ_F − mean)² + unknown, and the variance of one measurement (its plate included).
     unknown : Tensor
         Expected squared error of `mean`.
-    left_out : Tensor, shape (l,)
-        Standardised errors of left-out measurements.
+    left_out, share : Tensor, shape (l,)
+        Standardised errors of left-out measurements, and what each weighs.
     level : float
         Of the intervals `low` to `high` (of the truth) and `new_low` to `new_high` (of a new measurement).
     """
@@ -55,10 +65,11 @@ class ValuePrediction:
     aleatoric: Tensor
     unknown: Tensor
     left_out: Tensor
+    share: Tensor
     level: float = LEVEL
 
     def _end(self, side: int, variance: Tensor) -> Tensor:
-        return self.mean + side * quantile(self.left_out, self.level) * variance.sqrt()
+        return self.mean + side * quantile(self.left_out, self.level, self.share) * variance.sqrt()
 
     @property
     def low(self) -> Tensor:
@@ -119,7 +130,7 @@ class ValuePredictor:
         x = state.x if index is None else state.x[index]
         with threads_for(len(state.x)):
             ensemble = decomposition.mean(members).double()
-            mean, unknown, own, left_out = self._at(x, ensemble)
+            mean, unknown, own = self._at(x, index, ensemble)
             # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
             unknown = unknown + self.shared / self.batches
             scale = state.scale[0]
@@ -127,16 +138,21 @@ class ValuePredictor:
             apart = decomposition.epistemic(members).double() * scale**2
             new, left = (own + self.shared) * scale**2, unknown * scale**2
             own_mean, own_ensemble = (state.in_units(part[None])[0] for part in (mean, ensemble))
-            return ValuePrediction(own_mean, own_ensemble, apart, off, new, left, left_out)
+            return ValuePrediction(own_mean, own_ensemble, apart, off, new, left, *self._left_out())
 
-    def _at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # (m, d), (m,)
-        """Mean, expected squared error and noise (m,) in units; standardised left-out errors (l,)."""
+    def _at(self, x: Tensor, index: Tensor | None, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, expected squared error and noise of the candidates x (m, d), in units; all (m,)."""
         if self.combination is None:
             bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
-            return ensemble - bias, unknown, own, self.correction.left_out[0]
-        mean, unknown = self.combination.at(x, ensemble)
-        own = self.combination.stretch[1] * self.correction.noise(x)
-        return mean, unknown, own, self.combination.left_out
+            return ensemble - bias, unknown, own
+        which = torch.arange(len(x)) if index is None else index
+        return self.combination.at(x, which, ensemble, self.correction.noise(x))
+
+    def _left_out(self) -> tuple[Tensor, Tensor]:  # (l,) twice
+        """Standardised left-out errors, and what each weighs."""
+        if self.combination is not None:
+            return self.combination.left_out, self.combination.share
+        return self.correction.left_out[0], torch.ones_like(self.correction.left_out[0])
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
@@ -166,20 +182,25 @@ class Regression:
         """One measurement is enough."""
         return ""
 
-    def fit(self, state: State, estimator: BiasEstimator | None, labels: Sequence[str]) -> ValuePredictor:
+    def fit(
+        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
+    ) -> ValuePredictor:
         """The correction is that of `posterior`, also where the strategy chooses by another estimator."""
         process: Any = estimator if hasattr(estimator, "correction") else Posterior()
         evidence = state.evidence()
         correction: Correction = process.correction(evidence)
         points, measurements, freedom = counted(state)
         with threads(1):  # so that a second core never changes a bit
-            together = combination.fit(state, correction, process.most_rows)
-        error = float(correction.square[0]) if together is None else together.error
+            together = combination.fit(state, correction, process.most_rows) if combine else None
+        if together is None:  # a candidate is left out with its replicates
+            rows = evidence.at_most(process.most_rows)[0].observations.index[0]
+            error = float((correction.process.posterior.left_out_groups(rows)[0] ** 2).mean())
+        else:
+            error = together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
         figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * float(state.scale[0]))
         found = ValuePredictor(correction, float(state.shared[0]), batches, figures, together)
-        some = torch.linspace(0, len(state.x) - 1, min(len(state.x), MOST_SHOWN), device=state.x.device).long()
-        return replace(found, figures=figures.with_parts(found.predict(state, some)))
+        return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ValuePredictor:
         """What `tensors` and `words` gave."""

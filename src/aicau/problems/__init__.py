@@ -52,6 +52,3 @@ def make(name: str, **parameters: Any) -> Problem:
         return PROBLEMS[name](**parameters)
     except TypeError as error:
         raise InputError(f"problem {name!r} does not have such a parameter: {error}") from error
-
-
-__all__ = ["PROBLEMS", "ClassToy", "Plates", "Problem", "TableProblem", "Toy", "make"]

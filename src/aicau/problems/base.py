@@ -7,7 +7,6 @@ A problem with classes says so by its `task`: its `truth` are probabilities (n, 
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -125,30 +124,16 @@ class Problem(ABC):
         return by_run(average, keys)[0]
 
 
-@dataclass(frozen=True)
-class Uncorrelated:
-    """W(x) = σ(x)·ε with ε independent between points."""
-
-    sigma: Tensor  # (n,)
-
-    def __call__(self, keys: Tensor) -> Tensor:  # (...) -> (..., n)
-        return self.sigma * streams.normal(keys, self.sigma.shape[0])
-
-
-@dataclass(frozen=True)
-class Correlated:
-    """W(x) = σ(x)·ε(x) with ε ~ N(0, LLᵀ) over the pool, drawn jointly."""
-
-    sigma: Tensor  # (n,)
-    root: Tensor  # (n, n) L, the Cholesky factor of the correlation
-
-    def __call__(self, keys: Tensor) -> Tensor:  # (..., c) -> (..., c, n)
-        white = streams.normal(keys, self.sigma.shape[0])
-        if white.is_cuda:
-            return self.sigma * (white @ self.root.mT)
-        # One product per run: its rounding does not depend on how many runs are computed together.
-        runs = [block @ self.root.mT for block in white.reshape(-1, *white.shape[-2:])]
-        return self.sigma * torch.stack(runs).reshape(white.shape)
+def noise_field(keys: Tensor, sigma: Tensor, root: Tensor | None = None) -> Tensor:  # (..., c), (n,) -> (..., c, n)
+    """W = σ·ε, ε independent between points or ~ N(0, LLᵀ) with the Cholesky factor L (n, n) of their correlation."""
+    white = streams.normal(keys, sigma.shape[0])
+    if root is None:
+        return sigma * white
+    if white.is_cuda:
+        return sigma * (white @ root.mT)
+    # One product per run: its rounding does not depend on how many runs are computed together.
+    runs = [block @ root.mT for block in white.reshape(-1, *white.shape[-2:])]
+    return sigma * torch.stack(runs).reshape(white.shape)
 
 
 def correlation_root(x: Tensor, length: float) -> Tensor:  # (n, d) -> (n, n)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from aicau.core.pool import Pool
 from aicau.core.task import Task
-from aicau.problems.base import Correlated, Problem, Uncorrelated, correlation_root
+from aicau.problems.base import Problem, correlation_root, noise_field
 from aicau.problems.toy import Toy
 
 CLASSES = 3
@@ -80,14 +80,11 @@ class ClassToy(Problem):
         return torch.special.entr(self.truth).sum(-1)
 
     @cached_property
-    def _field(self) -> Uncorrelated | Correlated:
-        one = torch.ones_like(self.confusion)
-        if self.name == "class3":
-            return Correlated(one, correlation_root(self.pool.x, self.toy.correlation_length))
-        return Uncorrelated(one)
+    def _root(self) -> Tensor | None:  # (n, n)
+        return correlation_root(self.pool.x, self.toy.correlation_length) if self.name == "class3" else None
 
     def noise(self, keys: Tensor) -> Tensor:
-        return self._field(keys)
+        return noise_field(keys, torch.ones_like(self.confusion), self._root)
 
     @property
     def repeats_share_noise(self) -> bool:  # type: ignore[override]

@@ -11,7 +11,7 @@ from aicau.core import checks
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 from aicau.core.pool import Pool
-from aicau.problems.base import Correlated, Problem, Uncorrelated, correlation_root
+from aicau.problems.base import Problem, correlation_root, noise_field
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,9 @@ class Toy(Problem):
         return self.sigma**2
 
     @cached_property
-    def _field(self) -> Uncorrelated | Correlated:
-        if self.name == "type3" and self.noise_scale > 0:
-            return Correlated(self.sigma, correlation_root(self.pool.x, self.correlation_length))
-        return Uncorrelated(self.sigma)
+    def _root(self) -> Tensor | None:  # (n, n)
+        correlated = self.name == "type3" and self.noise_scale > 0
+        return correlation_root(self.pool.x, self.correlation_length) if correlated else None
 
     def noise_covariance(self) -> Omega:
         """Σ_Y over the pool: 0 (Type I), diagonal (II), or with ρ between points (III).
@@ -69,14 +68,14 @@ class Toy(Problem):
         >>> problems.make("type3", grid=3).noise_covariance().dense()[1, 3] > 0
         tensor(True)
         """
-        if isinstance(self._field, Correlated):
-            return Omega(self.sigma[:, None] * self._field.root)
+        if self._root is not None:
+            return Omega(self.sigma[:, None] * self._root)
         return Omega(torch.zeros_like(self.sigma)[:, None], extra=self.aleatoric)
 
     def noise(self, keys: Tensor) -> Tensor:
         if not bool(self.sigma.any()):
             return torch.zeros(*keys.shape, self.pool.n, dtype=torch.double, device=keys.device)
-        return self._field(keys)
+        return noise_field(keys, self.sigma, self._root)
 
     @property
     def repeats_share_noise(self) -> bool:  # type: ignore[override]

@@ -98,7 +98,7 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
     for height, colour, name in layers:
         axes.bar(np.arange(len(base)), height, 0.68, bottom=base, color=colour, label=name)
         base += np.asarray(height)
-    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, max(1.05 * float(base.max()), 1e-12)))
+    axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, 1.05 * float(base.max()) or 1.0))
 
 
 def learning(axes: "Axes", contents: Contents) -> None:
@@ -107,7 +107,7 @@ def learning(axes: "Axes", contents: Contents) -> None:
         points = [(r.measurements, getattr(r, field)) for r in contents.rounds if getattr(r, field) is not None]
         if points:
             axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
-            axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, max(1.08 * axes.dataLim.y1, 1e-12)))
+            axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, 1.08 * axes.dataLim.y1 or 1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     _label(axes, "measurements behind the model", f"{contents.words.error} of {contents.settings['target']}")
 
@@ -144,9 +144,9 @@ def noise(axes: "Axes", contents: Contents) -> None:
     if found.dispersion is None:
         axes.axhline(found.sd, color=ORANGE, label="pooled")
     else:  # counts scatter with their mean
-        line = np.linspace(0, 1.05 * float(mean.max()) + 1e-12, 100)
+        line = np.linspace(0, 1.05 * float(mean.max()) or 1.0, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
-    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) + 1e-12)
+    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) or 1.0)
     _label(axes, f"mean {contents.settings['target']} of a candidate", "standard deviation of its values")
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aicau.acquisition import Score
 from aicau.bias import Belief, BiasEstimator
-from aicau.core import bregman, decomposition, streams
+from aicau.core import bregman, streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
@@ -123,22 +123,17 @@ class Loop:
         return state[[group[at] for at in range(len(self.lanes))]]
 
     def _error(self, state: State) -> Tensor:  # (lanes, R)
-        task = self.how.task
+        """Mean over the pool of D[μ_Y‖F̄] under the task's divergence: for values the MSE of the members' mean."""
+        task, d = self.how.task, bregman.make(self.how.task.divergence)
 
-        def error(some: Tensor, truth: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor]:
-            if task.squared:
-                mean = decomposition.mean(some).double() * scale[:, None] + shift[:, None]
-                return (((mean - truth) ** 2).mean(-1),)
-            d = bregman.make(task.divergence)
-            members = task.members(some) * scale[:, None, None, None]
-            truth = truth if task.probabilities else truth[..., None]
-            return (bregman.between(d, truth, bregman.mean_of(d, members)).mean(-1),)
+        def error(some: Tensor, truth: Tensor, *unit: Tensor) -> tuple[Tensor]:
+            shift, scale = (part[:, None, None, None] for part in unit)
+            centre = bregman.mean_of(d, task.members(some) * scale + shift)
+            return (bregman.between(d, task.vectors(truth), centre).mean(-1),)
 
-        lead = state.keys.shape
-        truth = self.truth[:, None].expand(*lead, *self.truth.shape[1:])
-        parts = (part.flatten(0, 1) for part in (state.predictions, truth, state.shift, state.scale))
-        (mse,) = by_run(error, *parts, points=self.pool.n)
-        return mse.reshape(lead).cpu()
+        truth = self.truth[:, None].expand(*state.keys.shape, *self.truth.shape[1:])
+        parts = (state.predictions, truth, state.shift, state.scale)
+        return by_run(error, *parts, points=self.pool.n, lead=2)[0].cpu()
 
     def _choose(self, state: State) -> Tensor:  # (lanes, R, m)
         estimates = self._assess(state)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from aicau import ensembles
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
-from aicau.core.statistics import Interval, mean_interval, paired_difference, paired_ratio
+from aicau.core.statistics import Interval, mean_interval, paired_ratio
 from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
 from aicau.round import Round
@@ -74,10 +74,6 @@ class Result:
     def paired(self, strategy: str, against: str | None = None) -> Interval:
         """Ratio of final errors, run by run (geometric mean, 95% interval)."""
         return paired_ratio(self.final(strategy), self.final(against or self.baseline))
-
-    def paired_difference(self, strategy: str, against: str | None = None) -> Interval:
-        """Difference of final errors, run by run (mean, 95% interval)."""
-        return paired_difference(self.final(strategy), self.final(against or self.baseline))
 
     def points(self, round: int) -> int:
         """Measurements behind the model of that round."""

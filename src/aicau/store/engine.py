@@ -13,27 +13,30 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import SECRET, AicauError, InputError, StoreError, without_password
+from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
+ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
 
 
 def locate(name: str | Path) -> URL:
     """A file name, `sqlite:///FILE`, or `postgresql://user@host/database`."""
     words = str(name)
     if "://" not in words:
+        if secretive(words if "\x00" in words or not Path(words).parent.is_dir() else Path(words).name):
+            raise InputError(f"this is no name of a file, and no address: {ADDRESS}")
         if not words.strip() or "\x00" in words:
-            raise InputError(
-                f"a campaign lives in a file or at a postgresql:// address; got {without_password(words)!r}"
-            )
+            raise InputError(f"a campaign lives in a file or at a postgresql:// address; got {words!r}")
         return URL.create("sqlite", database=words)
     try:
         url = make_url(words)
     except (exc.ArgumentError, ValueError):
-        raise InputError("a campaign's address looks like postgresql://user@host/database; this one does not") from None
+        raise InputError(f"this is no address: {ADDRESS}") from None
     backend = url.get_backend_name()
     if backend == "sqlite" and url.database and url.database != ":memory:":
         return URL.create("sqlite", database=url.database)
+    if backend == "postgresql" and "@" in f"{url.host}{url.database}":  # the end of a password
+        raise InputError(f"this is no address: {ADDRESS}")
     if backend == "postgresql":
         return url.set(drivername="postgresql+psycopg")
     raise InputError(f"a campaign lives in an SQLite file or a PostgreSQL database; got {backend!r}")
@@ -64,11 +67,11 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
     if url.get_backend_name() == "postgresql":
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
         # An engine hides the password after the user when it is printed, but not those among the parameters.
-        secret = {name: word for name, word in url.query.items() if any(sign in name.lower() for sign in SECRET)}
+        secret = {name: word for name, word in url.query.items() if secretive(f"{name}={word}")}
         arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
         try:
             shown = url.difference_update_query(list(secret))
-            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4)
+            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4, pool_timeout=wait)
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
     path = Path(str(url.database)).resolve()
@@ -129,7 +132,7 @@ def explained(where: str) -> Iterator[None]:
     """A database's complaint becomes one sentence that says what to do; what was begun is rolled back by then."""
     try:
         yield
-    except (exc.DBAPIError, sqlite3.Error) as error:
+    except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
         raise fault(where, error) from error
 
 
@@ -143,7 +146,12 @@ def fault(where: str, error: Exception) -> AicauError:
             " from a copy; nothing was changed"
         )
     known = {
-        ("is locked", "is busy", "lock timeout"): "is in use by another program; try again when it has finished",
+        (
+            "is locked",
+            "is busy",
+            "lock timeout",
+            "QueuePool limit",
+        ): "is in use by another program; try again when it has finished",
         ("readonly", "read-only", "permission denied for"): "cannot be written: for this user the file, the -wal and"
         " -shm files beside it, its folder or the server are read-only; ask the owner for the right to write",
         ("disk is full", "disk I/O error", "No space left", "could not extend"): "could not be written: the disk is"

@@ -233,4 +233,10 @@ def look_alikes(new: Iterable[str], known: Iterable[str]) -> list[tuple[str, str
 
 
 def _folded(name: str) -> float | str:
-    return _as_number("".join(unicodedata.normalize("NFKC", name).casefold().split()))
+    return _as_number(folded(name))
+
+
+def folded(name: str) -> str:
+    """Without case, blanks, marks that nobody sees, and ways to encode a letter."""
+    words = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return "".join(letter for letter in words if unicodedata.category(letter) != "Cf")

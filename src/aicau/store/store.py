@@ -20,6 +20,17 @@ from aicau.store.engine import WAIT, connect, explained, fault, label, locate, t
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
 
+# What settings must hold, and how each kind of column is encoded.
+SETTINGS = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str, "batch": str | None}
+SETTINGS |= {"seed": int, "task": str, "ensemble": str}
+NUMBER = int | float
+COLUMNS: dict[str, dict[str, Any]] = {
+    "number": {"shift": NUMBER, "scale": NUMBER},
+    "category": {"levels": list, "shift": list, "scale": NUMBER},
+    "ignored": {},
+}
+LATER = {"seed": 0, "task": "", "ensemble": ""}
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -248,15 +259,21 @@ def _meta(engine: Engine, where: str) -> dict[str, str]:
 
 
 def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
-    kinds = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str}
     try:
         settings: dict[str, Any] = json.loads(meta["settings"])
-        whole = all(isinstance(settings[name], kind) for name, kind in kinds.items())
-    except (KeyError, TypeError, ValueError):
+        whole = _fits(settings, SETTINGS) and settings["candidates"] > 0
+        whole &= all(_fits(column, {"name": str} | COLUMNS[column["kind"]]) for column in settings["columns"])
+        whole &= all(len(c["levels"]) == len(c["shift"]) for c in settings["columns"] if c["kind"] == "category")
+    except (AttributeError, KeyError, TypeError, ValueError):
         whole = False
     if not whole:
         raise StoreError(f"the settings of {where} are damaged; restore it from a copy; nothing was changed")
     return settings
+
+
+def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
+    """Whether every word is there and of its kind; a campaign of an earlier version has none of some."""
+    return all(isinstance(words.get(name, LATER.get(name)), kind) for name, kind in kinds.items())
 
 
 def _version(meta: dict[str, str], where: str) -> int:

@@ -20,7 +20,7 @@ from aicau.tables.sheet import Sheet, is_text, plain
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
-REASONS = ("score", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
+REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
 
@@ -50,10 +50,12 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
 
 def _number(sheet: Sheet, name: str) -> dict[str, Any]:
     values = sheet.numbers(name)
+    size = float(np.abs(values).max())
+    unit = size if 0 < size < 1e-100 else 1.0  # squares of such numbers would be 0
     with np.errstate(over="ignore", invalid="ignore"):
-        shift, scale = float(values.mean()), float(values.std())
+        shift, scale = unit * float((values / unit).mean()), unit * float((values / unit).std())
     if not np.isfinite([shift, scale]).all():
-        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {np.abs(values).max():.3g} are too large")
+        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {size:.3g} are too large")
     return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 

@@ -58,6 +58,8 @@ def read(source: Any, name: str | None = None) -> Sheet:
 def _content(path: Path) -> bytes:
     """All bytes of a file or a pipe; a pipe into which nobody writes does not block."""
     try:
+        if os.path.exists(f"{os.path.realpath(path)}-wal"):  # closing it here would drop SQLite's locks
+            raise InputError(f"cannot read {short(path)}: it is a database in use; expected a CSV or Parquet file")
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(handle, "rb") as file:
             kind = os.fstat(handle).st_mode

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Measurement
+from aicau.store.identity import folded
 from aicau.tables.sheet import Sheet
 
 OPTIONAL = ("status", "sem", "count", "replicate")
@@ -52,17 +54,17 @@ def parse(
 
 
 def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
-    """The same table with the columns that are read called as they should: case and blanks around do not count."""
-    wanted = {name.strip().casefold(): name for name in names}
+    """The same table with the columns that are read called as they should: case and blanks do not count."""
+    wanted = {folded(name): name for name in names}
     found: dict[str, str] = {}
     columns = []
     for column in sheet.table.column_names:
-        name = column if column in names or column in own else wanted.get(column.strip().casefold(), column)
+        name = column if column in names or column in own else wanted.get(folded(column), column)
         if name in found:
             raise InputError(f"{sheet.name}: columns {found[name]!r} and {column!r} both read as {name!r}; rename one")
         found[name] = column
         columns.append(name)
-    return Sheet(sheet.table.rename_columns(columns), sheet.name, sheet.first)
+    return replace(sheet, table=sheet.table.rename_columns(columns))
 
 
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:

@@ -40,22 +40,6 @@ from aicau.core.bregman.divergences import (
 from aicau.core.bregman.dual import solve
 from aicau.core.errors import InputError
 
-__all__ = [
-    "DIVERGENCES",
-    "ITAKURA_SAITO",
-    "KL",
-    "POISSON",
-    "SQUARED",
-    "Decomposition",
-    "Divergence",
-    "custom",
-    "decompose",
-    "divergence",
-    "dual_mean",
-    "epistemic",
-    "mahalanobis",
-    "make",
-]
 TOLERANCE = 1e-6  # by which probabilities may miss a sum of 1
 
 
@@ -70,7 +54,7 @@ class Decomposition:
 
 
 def check(d: Divergence, values: Any, what: str) -> Tensor:  # (..., c) float64
-    """Vectors the divergence is defined for, or one sentence."""
+    """Check that the divergence is defined for these vectors."""
     v = checks.numbers(values, what)
     if v.ndim == 0 or v.shape[-1] == 0:
         raise InputError(f"{what} must have shape (..., c); got {tuple(v.shape)}")
@@ -116,11 +100,7 @@ def mean_of(d: Divergence, members: Tensor) -> Tensor:  # (..., K, c) -> (..., c
     return d.inverse(mean) if d.inverse is not None else solve(d, mean, members.mean(-2))
 
 
-def decompose(
-    name: str | Divergence,
-    labels: Any,  # (..., r, c)
-    predictions: Any,  # (..., K, c)
-) -> Decomposition:
+def decompose(name: str | Divergence, labels: Any, predictions: Any) -> Decomposition:  # (..., r, c), (..., K, c)
     """The mean of D[Y‖F] over all pairs of a label and a member, and its three parts."""
     d = make(name)
     y, f = _members(d, labels, "labels", "r"), _members(d, predictions, "predictions", "K")

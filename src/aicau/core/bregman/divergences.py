@@ -87,7 +87,7 @@ ITAKURA_SAITO = Divergence(
 def mahalanobis(matrix: Any) -> Divergence:  # (c, c)
     """(u − v)ᵀM(u − v) with M symmetric and positive definite."""
     m = checks.numbers(matrix, "the matrix")
-    if m.ndim != 2 or m.shape[0] != m.shape[1] or not torch.allclose(m, m.mT):
+    if m.ndim != 2 or m.shape[0] != m.shape[1] or not torch.allclose(m, m.mT, atol=1e-8 * float(m.abs().max())):
         raise InputError(f"a Mahalanobis divergence needs a symmetric matrix (c, c); got shape {tuple(m.shape)}")
     if bool(torch.linalg.cholesky_ex(m).info):
         raise InputError("the matrix of a Mahalanobis divergence must be positive definite")

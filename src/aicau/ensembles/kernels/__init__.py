@@ -20,17 +20,6 @@ from aicau.core.runs import by_run, threads
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-__all__ = [
-    "EmbeddingSettings",
-    "MLPSettings",
-    "embed",
-    "mlp_forward",
-    "train_embedding",
-    "train_mlp",
-    "trees_mean",
-    "use",
-]
-
 PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
 KINDS = ("fused", "reference")
 _kind = "fused"
@@ -67,7 +56,7 @@ def _triton(tensor: Tensor) -> bool:
 @cache
 def _openblas() -> Any:
     """The BLAS libraries that Numba's matrix products go through."""
-    import scipy.linalg.cython_blas  # noqa: F401 (loads them)
+    import scipy.linalg.cython_blas
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController().select(internal_api="openblas")
@@ -147,8 +136,6 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
-    if settings.batch_size is not None:
-        return reference.train_mlp(x, y, weights, parameters, settings)
     if _triton(x):
         from aicau.ensembles.kernels import cuda_mlp
 

@@ -74,24 +74,18 @@ def train_mlp(
     settings: MLPSettings,
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     y = y[..., None] if y.ndim == 2 else y
-    generator = torch.Generator(x.device).manual_seed(0)  # of mini-batches only
     best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
     waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
     losses, active = torch.zeros_like(best), torch.ones_like(best, dtype=torch.bool)
     adam = _Adam(parameters, settings)
+    share = weights / weights.sum(-1, keepdim=True)
     for _ in range(settings.max_epochs):
-        loss = torch.zeros_like(best)
         epochs += active
-        for some, share in _batches(weights, settings.batch_size, generator):
-            leaf = parameters.detach().requires_grad_()
-            raw = mlp_outputs(leaf, _rows(x, some), settings)
-            part = (share * point_loss(raw, _rows(y, some), settings.head)).sum(-1)
-            (gradient,) = torch.autograd.grad(part.sum(), leaf)
-            weight = share.sum(-1)
-            parameters = adam.update(
-                parameters, gradient / weight.clamp_min(1e-12)[..., None], active & torch.isfinite(part)
-            )
-            loss = loss + part.detach()
+        leaf = parameters.detach().requires_grad_()
+        loss = (share * point_loss(mlp_outputs(leaf, x[:, None], settings), y[:, None], settings.head)).sum(-1)
+        (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        loss = loss.detach()
+        parameters = adam.update(parameters, gradient, active & torch.isfinite(loss))
         losses = torch.where(active, loss, losses)
         active = active & torch.isfinite(loss)
         better = loss < best - settings.min_delta
@@ -101,27 +95,6 @@ def train_mlp(
         if not bool(active.any()):
             break
     return parameters.detach(), epochs, losses
-
-
-def _batches(
-    weights: Tensor,  # (N, K, l)
-    size: int | None,
-    generator: torch.Generator,
-) -> list[tuple[Tensor | None, Tensor]]:  # rows (N, K, b) or None for all, and their share of the loss (N, K, b)
-    """One epoch: all points at once, or every point once in mini-batches, in an order drawn for each network."""
-    share = weights / weights.sum(-1, keepdim=True)
-    if size is None:
-        return [(None, share)]
-    draws = torch.rand(weights.shape, generator=generator, device=weights.device)
-    order = torch.where(weights > 0, draws, 2.0).argsort(-1)[..., : int((weights > 0).sum(-1).max())]
-    return [(some, share.gather(-1, some)) for some in order.split(size, -1)]
-
-
-def _rows(x: Tensor, some: Tensor | None) -> Tensor:  # (N, l, d), (N, K, b) -> (N, K, b, d) or (N, 1, l, d)
-    if some is None:
-        return x[:, None]
-    picked = x[:, None].expand(-1, some.shape[1], -1, -1)
-    return picked.gather(2, some[..., None].expand(*some.shape, x.shape[-1]))
 
 
 def embed(

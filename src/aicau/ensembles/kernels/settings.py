@@ -23,17 +23,12 @@ class MLPSettings:
     patience: int = 10  # stop when the loss has not fallen by more than min_delta for more than this many epochs
     max_epochs: int = 500
     weight_decay: float = 0.0
-    batch_size: int | None = (
-        None  # None: gradient descent on all points; else mini-batches, by the reference kernel only
-    )
     head: str = "squared"
     outputs: int = 1  # classes of the softmax head; 1 for the others
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden) or self.max_epochs < 1 or self.patience < 0:
             raise InputError(f"layers and epochs must be positive; got {self.hidden} and {self.max_epochs}")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise InputError(f"a mini-batch holds at least one point; got {self.batch_size}")
         if self.head not in HEADS:
             raise unknown("head", self.head, list(HEADS))
         if (self.outputs < 2) if self.head == "softmax" else (self.outputs != 1):

@@ -23,6 +23,8 @@ class Points:
         Points of one fold are left out together; points with the same features share one.
     seed : int
         Of what is random.
+    knots : Tensor, shape (2, p, k)
+        Values of every feature among the candidates, and their ranks (`ranks.knots_of`).
     """
 
     at: Tensor
@@ -30,6 +32,7 @@ class Points:
     count: Tensor
     fold: Tensor
     seed: int
+    knots: Tensor
 
 
 class Model(Protocol):

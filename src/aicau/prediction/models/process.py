@@ -28,21 +28,20 @@ class ProcessModel:
 
     @classmethod
     def fit(cls, points: Points, shape: str, trend: float = 0.0) -> "tuple[ProcessModel, LeftOut]":
-        """Maximum a posteriori, from one start; all folds in one batch."""
-        rows = len(points.y)
-        every = torch.ones(1, rows, dtype=torch.bool)
-        if rows <= HONEST:
-            every = torch.cat([every, *(points.fold[None] != fold for fold in points.fold.unique())])
-        x, y, relative = (part.expand(len(every), *part.shape) for part in (points.at, points.y, 1 / points.count))
-        process = settings(shape, x.shape[-1], trend)
-        found = process.fit(x, y, every, relative, most=MOST)
-        whole = gp.Posterior.of(found.theta[:1], found.rows[:1], found.shift[:1], found.scale[:1])
-        if rows > HONEST:
+        """Maximum a posteriori, from one start; folds start from what all rows found."""
+        x, y, relative = points.at[None], points.y[None], 1 / points.count[None]
+        process, every = settings(shape, x.shape[-1], trend), torch.ones_like(y, dtype=torch.bool)
+        whole = process.fit(x, y, every, relative, most=MOST)
+        if y.shape[-1] > HONEST:
             error, variance = whole.left_out_groups(points.fold)
             return cls(whole), LeftOut(points.y - error, (variance - whole.noise()[0] / points.count).clamp_min(0))
-        out = (~every).int().argmax(0)  # which of the batch never saw a row
-        mean, variance = (part.gather(0, out[None])[0] for part in (found.mean(x), found.variance(x)))
-        return cls(whole), LeftOut(mean, variance)
+        mean, spread = torch.empty_like(points.y), torch.empty_like(points.y)
+        for fold in points.fold.unique():
+            out = points.fold == fold
+            kept = ~out
+            without = process.fit(x[:, kept], y[:, kept], every[:, kept], relative[:, kept], near=whole.theta[0])
+            mean[out], spread[out] = without.mean(x[:, out])[0], without.variance(x[:, out])[0]
+        return cls(whole), LeftOut(mean, spread)
 
     def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
         """The posterior mean."""
@@ -79,4 +78,5 @@ def settings(shape: str, features: int, trend: float) -> gp.Process:
         length_prior=(0.5 * math.log(features / 2) + LENGTHS[0], LENGTHS[1]),
         noise_prior=NOISE,
         linear=trend / features,
+        tolerance=1e-6,
     )

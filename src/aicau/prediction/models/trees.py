@@ -32,14 +32,8 @@ class TreesModel:
     @classmethod
     def fit(cls, points: Points) -> "tuple[TreesModel, LeftOut]":
         """By scikit-learn."""
-        x, y, count, fold = (t.numpy() for t in (points.at.float(), points.y, points.count, points.fold))
-        whole = grow(TREES, points.seed).fit(x, y, sample_weight=count)
-        left_out = np.empty_like(y)
-        for out in np.unique(fold):
-            kept = fold != out
-            some = grow(FOLD_TREES, points.seed).fit(x[kept], y[kept], sample_weight=count[kept])
-            left_out[~kept] = some.predict(x[~kept])
-        return cls.of(whole), LeftOut(torch.from_numpy(left_out))
+        whole, left_out = forest(points, points.y)
+        return cls.of(whole), LeftOut(left_out)
 
     @classmethod
     def of(cls, forest: Any) -> "TreesModel":
@@ -74,8 +68,17 @@ class TreesModel:
         return dict(vars(self))
 
 
-def grow(trees: int, seed: int) -> Any:
-    """So many extra trees: thresholds at random, every tree on all rows."""
+def forest(points: Points, y: Tensor, leaf: int = 1) -> tuple[Any, Tensor]:  # (l,) or (l, c)
+    """Extra trees (thresholds at random, every tree on all rows), and what they say of left-out points."""
     from sklearn.ensemble import ExtraTreesRegressor  # takes a second to import
 
-    return ExtraTreesRegressor(trees, random_state=seed, n_jobs=1)
+    x, values, count, fold = (t.numpy() for t in (points.at.float(), y, points.count, points.fold))
+
+    def grow(trees: int, kept: NDArray[Any]) -> Any:
+        model = ExtraTreesRegressor(trees, min_samples_leaf=leaf, random_state=points.seed, n_jobs=1)
+        return model.fit(x[kept], values[kept], sample_weight=count[kept])
+
+    left_out = np.empty_like(values)
+    for out in np.unique(fold):
+        left_out[fold == out] = grow(FOLD_TREES, fold != out).predict(x[fold == out])
+    return grow(TREES, fold >= 0), torch.from_numpy(left_out)

@@ -11,7 +11,7 @@ from torch import nn
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import Task
-from aicau.ensembles import MLP, Classifiers, ClassModules, kernels
+from aicau.ensembles import MLP, Classifiers, Modules, kernels
 from aicau.ensembles.kernels import MLPSettings, reference
 
 SOFTMAX, POISSON = MLPSettings(head="softmax", outputs=3), MLPSettings(head="poisson")
@@ -115,7 +115,7 @@ class Wide(nn.Sequential):
 ENSEMBLES = {
     "mlp": MLP(task=Task("classification", 3)),
     "scikit-learn": Classifiers([LogisticRegression(), DecisionTreeClassifier(), DecisionTreeClassifier()], 3),
-    "modules": ClassModules(Wide, 3, members=2, epochs=200, learning_rate=1e-2),
+    "modules": Modules(Wide, classes=3, members=2, epochs=200, learning_rate=1e-2),
 }
 
 
@@ -167,7 +167,7 @@ def test_wrong_members_are_refused():
         Classifiers([], 3)
     x, y, keys = three_classes((1,), 9)
     with pytest.raises(InputError, match="one output per class"):
-        ClassModules(Wide, 4, members=1, epochs=1).fit(x, y, keys)
+        Modules(Wide, classes=4, members=1, epochs=1).fit(x, y, keys)
 
 
 def test_counts_find_the_rate_whatever_its_size():

@@ -1,0 +1,179 @@
+"""`python -m bench campaign`: designs × predictors end to end, aicau as a laboratory runs it.
+
+| line | design | prediction |
+|---|---|---|
+| aicau | `Campaign.ask` | `Campaign.predict` |
+| qnipv, qlognei | BoTorch's SingleTaskGP with that criterion (qlognei looks for the maximum) | the same process |
+| hetgpy | hetGPy with IMSPE | the same process |
+| bait:grad, lcmd:grad, … | that method on the paper's networks | mean of the networks |
+| random+forest, random+process | random | scikit-learn's forest, or process with a length per feature |
+
+Every line starts from the same points and sees the same measurements. A point whose measurements are used up is given
+up (`Campaign.abandon`), as a laboratory does that has nothing left of a substance.
+"""
+
+import math
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from aicau.acquisition.goals import BEST, Goal, beyond
+from aicau.core import streams
+from aicau.core.files import write_whole
+from aicau.core.observations import Observations
+from aicau.core.statistics import paired_ratio
+from aicau.core.streams import Purpose
+from aicau.problems import Problem
+from bench.classes import Panel
+from bench.jobs import over
+from bench.lines import Said, make
+from bench.scores import final, ranks
+from bench.suites import Settings, panels
+
+LINES = ("aicau", "qnipv", "hetgpy", "bait:grad", "lcmd:grad", "random+forest", "random+process")
+SEEKING = ("aicau", "qlognei", "random+process")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run of one line on one panel."""
+
+    panel: Panel
+    line: str
+    run: int
+    seed: int
+    goal: str
+
+
+def play(task: Task) -> list[dict[str, Any]]:
+    """All rounds, one row each."""
+    warnings.simplefilter("ignore")  # of optimisers: their errors show what it cost
+    panel, problem = task.panel, task.panel.problem
+    keys = streams.runs(task.seed, task.run + 1)[-1:]
+    line = make(task.line, problem, keys, task.goal)
+    index = streams.permutation(streams.fold(keys, Purpose.INITIAL), problem.pool.n)[:, : panel.initial]
+    none = torch.zeros(1, 0)
+    rows = Observations(none.long(), none.double(), torch.zeros(0, dtype=torch.int64))
+    out = []
+    for round in range(panel.rounds + 1):
+        values, plates = problem.draw(index, rows, keys, round)
+        rows = rows.append(index, values, round, plates)
+        begin = time.perf_counter()
+        said = line.told(rows, index.shape[-1], round)
+        counts = rows.counts(problem.pool.n)[0]
+        if round < panel.rounds:
+            index = torch.tensor([line.ask(panel.batch_size, problem.capacity - counts)])
+        seconds = time.perf_counter() - begin
+        own = {"panel": panel.name, "strategy": task.line, "run": task.run, "round": round, "points": rows.rows}
+        out.append(own | judge(said, problem, rows, keys, task.goal) | {"seconds": seconds})
+    return out
+
+
+def judge(said: Said, problem: Problem, rows: Observations, keys: Tensor, goal: str) -> dict[str, float]:
+    """Error to the truth, coverage of candidates never measured, and what the goal asks for."""
+    truth, counts = problem.truth, rows.counts(problem.pool.n)[0]
+    fresh = (counts == 0).nonzero()[:, 0]
+    found = {"mse": float(((said.mean - truth) ** 2).mean()), "coverage": math.nan}
+    if said.low is not None and said.high is not None and len(fresh):
+        new = problem.draw(fresh[None], rows, keys, 10**6)[0][0]
+        found["coverage"] = float(((said.low[fresh] <= new) & (new <= said.high[fresh])).double().mean())
+    aim = Goal.parse(goal)
+    if aim.seeks:
+        value = truth if aim.name == "max" else -truth
+        best = value.topk(max(1, int(BEST * len(truth)))).indices
+        found["found"] = float((counts[best] > 0).double().mean())
+        found["regret"] = float((value.max() - value[counts > 0].max()) / value.std())
+    elif aim.threshold is not None and said.spread is not None:
+        sign = 1.0 if aim.name == "above" else -1.0
+        spread = said.spread.clamp_min(1e-9)
+        chance = beyond(sign * said.mean, spread, torch.tensor(sign * aim.threshold).double()).clamp(1e-6, 1 - 1e-6)
+        right = torch.where(sign * (truth - aim.threshold) > 0, chance, 1 - chance)
+        found["log_loss"] = float(-right[fresh].log().mean())
+    return found
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared."""
+
+    data: Path
+    lines: tuple[str, ...] = ()
+    panels: tuple[str, ...] = ()
+    runs: int = 4
+    seed: int = 0
+    most: int = 500
+    goal: str = "map"
+
+    def run(self, jobs: int = 1) -> pd.DataFrame:
+        """Tidy results: one row per panel, line, run and round."""
+        made, _ = panels(Settings("real", data=self.data, most=self.most, panels=self.panels, seed=self.seed))
+        words = self.lines or (SEEKING if Goal.parse(self.goal).seeks else LINES)
+        tasks = [Task(p, w, run, self.seed, self.goal) for run in range(self.runs) for p in made for w in words]
+        parts = [part for _, part in sorted(over(play, tasks, jobs))]
+        return pd.DataFrame([row for part in parts for row in part])
+
+
+def page(frame: pd.DataFrame, goal: str) -> str:
+    """Compact tables: every line, where aicau loses, and learning curves."""
+    names, words = list(frame["panel"].unique()), list(frame["strategy"].unique())
+    tables = [final(frame, name) for name in names]
+    placed = ranks(tables, words)
+    last = frame[frame["round"] == frame["round"].max()]
+    extra = [name for name in ("found", "regret", "log_loss") if name in frame]
+    lines = [f"# Campaigns end to end, goal `{goal}`: {len(names)} sets, {frame['run'].nunique()} runs", ""]
+    header = ["line", "error / aicau", "rank", "coverage of 90%", "sets 0.87 to 0.93", "s per round", *extra]
+    lines += [_cells(header), "|" + "---|" * len(header)]
+    for word in words:
+        own = last[last["strategy"] == word]
+        every = (
+            np.concatenate([np.log(t[word] / t["aicau"]) for t in tables]) if "aicau" in words else np.array([math.nan])
+        )
+        by_set = own.groupby("panel")["coverage"].mean()
+        cells = [
+            word,
+            f"{np.exp(every.mean()):.3f}",
+            "–" if placed is None else f"{placed.mean[word]:.2f}",
+            f"{own['coverage'].mean():.3f}",
+            f"{int(by_set.between(0.87, 0.93).sum())} of {len(by_set)}",
+            f"{frame[frame['strategy'] == word]['seconds'].median():.2f}",
+            *(f"{own[name].mean():.3f}" for name in extra),
+        ]
+        lines.append(_cells(cells))
+    if placed is not None:
+        lines += ["", f"Ranks differ beyond chance from {placed.difference:.2f} on (Nemenyi, 5%)."]
+    lines += ["", "## Where aicau loses beyond doubt", ""]
+    for name, table in zip(names, tables, strict=True):
+        for word in words:
+            if word == "aicau" or "aicau" not in words:
+                continue
+            found = paired_ratio(table["aicau"].to_numpy(), table[word].to_numpy())
+            if found.low > 1:
+                lines.append(f"- {name}: {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}] of the error of {word}")
+    lines += ["", "## Learning curves: geometric mean of the error over sets and runs", ""]
+    curve = frame.assign(log=np.log(frame["mse"])).pivot_table(index="round", columns="strategy", values="log")
+    lines += [_cells(["round", *words]), "|" + "---|" * (len(words) + 1)]
+    lines += [_cells([str(k), *(f"{math.exp(curve.loc[k, word]):.3f}" for word in words)]) for k in curve.index]
+    lines += ["", "## Final error by set", "", _cells(["set", *words]), "|" + "---|" * (len(words) + 1)]
+    for name, table in zip(names, tables, strict=True):
+        lines.append(_cells([name, *(f"{math.exp(float(np.log(table[word]).mean())):.3f}" for word in words)]))
+    return "\n".join(lines) + "\n"
+
+
+def _cells(values: list[str]) -> str:
+    return f"| {' | '.join(values)} |"
+
+
+def compare(contest: Contest, out: Path, jobs: int = 1) -> str:
+    """Run it; tidy table and page under `out`."""
+    frame = contest.run(jobs)
+    text = page(frame, contest.goal)
+    write_whole(out / "campaign.csv", lambda path: frame.to_csv(path, index=False))
+    write_whole(out / "campaign.md", lambda path: path.write_text(text))
+    return text

@@ -1,0 +1,276 @@
+"""Gain: one by one the point whose measurement lowers the error that is expected over the whole pool the most.
+
+| symbol | name in code | shape | meaning |
+|---|---|---|---|
+| k | `Covariance` | – | prior covariance: mean of two kernels, each of mean variance 1 |
+| α | `score.alpha` | (n,) | expected squared error (times what counts), where it is positive |
+| φ | `Features` | (n, p) | k(x, x') ≈ φ·φ': Nyström on landmarks |
+| ρ | `rest` | (n,) | k(x, x) − φ·φ, what the landmarks do not share |
+| σ² | `noise` | (n,) | variance of one measurement |
+| A | `inside` | (p, p) | (I + Σ_i φ_i φ_iᵀ/(σ²_i + ρ_i))⁻¹ after what was measured and chosen |
+| M | `moment` | (p, p) | Σ_z α(z) φ_z φ_zᵀ |
+
+One measurement at x lowers the variance at z by k(z, x)²/(k(x, x) + σ²), k the covariance after what was measured and
+chosen; so the gain is Σ_z α(z) k(z, x)²/(k(x, x) + σ²(x)) = φᵀAMAφ/(φᵀAφ + ρ + σ²). Without α this is what BAIT and
+integrated variance (IVR, qNIPV) choose. A known point competes by the same formula: its k is small, and large noise
+makes a new point there worth as little. Where points are wanted that are good themselves (`view.chance`), the gain is
+multiplied by how likely that is.
+
+The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
+coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
+not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View, measurements
+from aicau.batching.base import Selection, check_enough, take_best
+from aicau.core.omega import Cobias
+from aicau.ensembles import gradients
+from aicau.gp import rbf
+
+LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
+LISTED = 4096  # points that are looked at together
+HELD = 8 * LISTED  # points that wait with their features in memory
+NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
+SAMPLED = 32_768  # points that M is summed over at most: its error is then below a hundredth
+KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
+NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The largest fall of the error expected over all candidates, one by one: the rule of `default` for values.
+
+    Examples
+    --------
+    >>> from aicau import Strategy
+    >>> Strategy.parse("default").batching
+    Gain()
+    """
+
+    uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+
+    def select(self, score: Score, view: View, m: int) -> Selection:
+        """The next m points of every run."""
+        check_enough(view, m)
+        found = [greedy(score[run : run + 1], view[run : run + 1], m) for run in range(len(view))]
+        index, *parts = (torch.stack(part) for part in zip(*found, strict=True))
+        return Selection(index, dict(zip(("worth", "score", "share", "known"), parts, strict=True)))
+
+    def reason(self, numbers: dict[str, float], meaning: str) -> str:
+        """Why a point was chosen, in words."""
+        again = "a known point: one more measurement" if numbers["known"] else "a measurement here"
+        return (
+            f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"
+            f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; others learn from it by their"
+            " distance"
+        )
+
+
+class Covariance:
+    """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
+
+    def __init__(self, view: View, some: Tensor) -> None:
+        self.view = view
+        lengths = getattr(view.cobias, "lengths", None)
+        self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
+        if lengths is None:
+            square = torch.cdist(view.x[some], view.x[some]) ** 2
+            near = square[square > 0]
+            self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
+        fitted: Any = view.fitted
+        self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
+        if view.points is not None and not view.task.probabilities:
+            self.layers = getattr(fitted, "layers", None)
+        self.size = 1.0
+        if self.layers is not None:
+            self.size = float(gradients.squares(self.at(some)[1]).mean())
+            self.layers = self.layers if self.size > 0 else None
+
+    def at(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
+        """What the kernels need of some points."""
+        z = self.view.x[index] / self.lengths
+        return z, [] if self.layers is None else self.layers(self.view.points[index])  # type: ignore[index]
+
+    def between(self, a: tuple[Tensor, list[gradients.Layer]], b: tuple[Tensor, list[gradients.Layer]]) -> Tensor:
+        smooth = rbf(torch.cdist(a[0], b[0]) ** 2)
+        return smooth if not a[1] else 0.5 * (smooth + gradients.between(a[1], b[1]).to(smooth) / self.size)
+
+    def variance(self, a: tuple[Tensor, list[gradients.Layer]]) -> Tensor:  # (m,)
+        one = torch.ones_like(a[0][:, 0])
+        return one if not a[1] else 0.5 * (one + gradients.squares(a[1]).to(one) / self.size)
+
+
+class Features:
+    """φ and ρ of any points of the pool."""
+
+    def __init__(self, view: View) -> None:
+        n, known = len(view.x), view.measured[0].nonzero()[:, 0]
+        known = known[evenly(len(known), LANDMARKS // 2, view.x)] if n > LANDMARKS else known[:0]
+        some = evenly(n, LANDMARKS - len(known), view.x)
+        self.covariance = Covariance(view, some)
+        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
+        values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
+        kept = values > KEPT * values[-1]
+        self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
+        self.every = torch.arange(n, device=view.x.device)
+        self.whole: tuple[Tensor, Tensor] | None = None  # of a small pool, kept
+        self.whole = self.at(self.every) if n <= LISTED else None
+
+    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:  # (m,) -> (m, p), (m,)
+        """φ and ρ."""
+        if self.whole is not None:
+            return self.whole[0][index], self.whole[1][index]
+        points = self.covariance.at(index)
+        phi = self.covariance.between(points, self.landmarks) @ self.root
+        return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
+
+    def portions(self, some: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The pool or some of it in portions: indices, φ and ρ."""
+        for index in (self.every if some is None else some).split(LISTED):
+            yield index, *self.at(index)
+
+
+def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
+    """One run: points in the order of choice, their gain, α, share of the whole and whether they were known.
+
+    `first` holds the gain of every point before any is chosen. What is chosen only lowers it (but for rare points), so
+    a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
+    """
+    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view)
+    chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
+    inside = posterior(view, features, noise)
+    moment, total = torch.zeros_like(inside), 0.0
+    some, weight = sample(alpha)
+    for index, phi, rest in features.portions(some):
+        own = weight[index, None]
+        moment += ((phi * own).mT @ phi).double()
+        total += float((own[:, 0] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
+    work = Work(inside, moment, chance)
+    first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
+    first = torch.where(view.allowed[0], chance * first, -torch.inf)
+    room = (view.allowed.long() if view.room is None else view.room)[0].clone()
+    known, chosen = view.measured[0].clone(), []
+    for _ in range(m):
+        while not len(work.index) or float(first.max()) > float(work.best(room)[1]):
+            best = first.topk(min(len(first), LISTED))
+            more = best.indices[best.values > -torch.inf].sort().values
+            if not len(more):
+                break
+            first[more] = -torch.inf
+            phi, rest = features.at(more)
+            work.add(more, phi, rest + noise[more])
+            if len(work.index) > HELD:  # the worst wait again, with their gain as it is now
+                index, gain = work.drop()
+                first[index] = torch.where(room[index] > 0, gain, -torch.inf)
+        place, worth = work.best(room)
+        at = work.index[place]
+        chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
+        room[at] -= 1
+        known[at] = True
+        work.measure(place)
+    return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
+
+
+class Work:
+    """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
+
+    def __init__(self, inside: Tensor, moment: Tensor, chance: Tensor) -> None:
+        self.inside, self.moment, self.chance = inside, moment, chance
+        self.index, self.phi = torch.zeros_like(chance[:0], dtype=torch.int64), chance.new_zeros(0, len(inside))
+        self.noise = self.variance = self.shared = self.phi[:, 0]
+
+    def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
+        """φᵀAφ and φᵀAMAφ."""
+        moved = phi @ self.inside.to(phi)
+        return (moved * phi).sum(-1), ((moved @ self.moment.to(phi)) * moved).sum(-1)
+
+    def gains(self, phi: Tensor, noise: Tensor) -> Tensor:  # (s, p), (s,) σ² + ρ -> (s,)
+        variance, shared = self.parts(phi)
+        return shared / (variance + noise)
+
+    def add(self, index: Tensor, phi: Tensor, noise: Tensor) -> None:
+        """Further points."""
+        own = (index, phi, noise, *self.parts(phi))
+        for name, part in zip(NAMES, own, strict=True):
+            setattr(self, name, torch.cat([getattr(self, name), part]))
+
+    def now(self) -> Tensor:  # (s,)
+        """The gain of every point."""
+        return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
+
+    def drop(self) -> tuple[Tensor, Tensor]:
+        """All points but the best half are left out: which, and their gain."""
+        gain = self.now()
+        order = gain.argsort(descending=True, stable=True)
+        kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
+        index = self.index[gone]
+        for name in NAMES:
+            setattr(self, name, getattr(self, name)[kept])
+        return index, gain[gone]
+
+    def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the largest gain is, and what it is."""
+        gain = self.now()
+        place, _ = take_best(gain, room[self.index] > 0)
+        return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
+
+    def measure(self, place: Tensor) -> None:
+        """One measurement of a point."""
+        phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
+        own = self.inside @ phi
+        seen = self.moment @ own
+        by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
+        cross = self.phi @ (self.inside @ seen).to(self.phi)
+        self.shared = self.shared - 2 * by * cross + by**2 * (own @ seen).to(by)
+        self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
+        self.inside = self.inside - torch.outer(own, own) / size
+
+
+def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
+    """A after what was measured, or is pending; a mean of c measurements has the noise σ²/c + ρ."""
+    known = view.measured[0].nonzero()[:, 0]
+    precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
+    count = measurements(view)[0].to(noise).clamp_min(1)
+    for index in known.split(LISTED):
+        phi, rest = features.at(index)
+        precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()
+    return torch.linalg.inv(precision)
+
+
+def noise_of(view: View) -> Tensor:  # (n,)
+    """σ² of one measurement, as the estimator of the bias tells."""
+    if isinstance(view.cobias, Cobias) and view.cobias.noise is not None:
+        return view.cobias.noise[0].clamp_min(1e-6)
+    return torch.full_like(view.x[:, 0], NOISE)
+
+
+def positive(alpha: Tensor) -> Tensor:  # (n,)
+    """α without what is negative or no number; 1 everywhere where nothing is positive."""
+    alpha = alpha.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
+    return alpha if bool((alpha > 0).any()) else torch.ones_like(alpha)
+
+
+def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
+    """Points that M is summed over, and their weights: all, or of a large pool `SAMPLED`, as likely as α is large.
+
+    They lie evenly spaced along the sum of α, so that few points that count much are all among them.
+    """
+    if len(alpha) <= SAMPLED:
+        return torch.arange(len(alpha), device=alpha.device), alpha
+    along = alpha.double().cumsum(0)
+    steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
+    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
+        alpha, float(along[-1]) / SAMPLED
+    )
+
+
+def evenly(n: int, most: int, like: Tensor) -> Tensor:
+    """At most `most` of n places, evenly spaced."""
+    return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()

@@ -1,0 +1,139 @@
+"""`gain` against its formula with full matrices."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aicau import Omega, Score, View
+from aicau.batching import gain
+from aicau.batching.gain import Gain
+from aicau.core.omega import Cobias
+from aicau.ensembles import MLP, gradients
+from aicau.ensembles.kernels import MLPSettings
+
+LENGTHS = torch.tensor([[0.7, 3.0]]).double()
+
+
+def view_of(n=60, known=(3, 17, 40), noise=0.05, room=None, fitted=None):
+    x = torch.rand(n, 2, generator=torch.Generator().manual_seed(1)).double() * 4
+    measured = torch.zeros(1, n, dtype=torch.bool)
+    measured[0, list(known)] = True
+    room = None if room is None else torch.full((1, n), room)
+    own = Cobias(torch.ones(1, n, 1), noise=torch.full((1, n), noise).double(), lengths=LENGTHS)
+    allowed = ~measured if room is None else torch.ones_like(measured)
+    return View(x, allowed, measured, torch.zeros(1, dtype=torch.int64), cobias=own, room=room, fitted=fitted, points=x)
+
+
+def score_of(n=60):
+    return Score(torch.rand(1, n, generator=torch.Generator().manual_seed(2)).double())
+
+
+def kernel(view):
+    z = view.x / LENGTHS
+    smooth = torch.exp(-0.5 * torch.cdist(z, z) ** 2)
+    if view.fitted is None:
+        return smooth
+    networks = view.fitted.layers(view.points)
+    tangent = gradients.between(networks, networks).double()
+    return 0.5 * (smooth + tangent / tangent.diagonal().mean())
+
+
+def by_hand(view, alpha, m, noise):
+    """Points and gains with the full posterior covariance."""
+    k = kernel(view)
+    known = view.measured[0].nonzero()[:, 0]
+    inner = k[known][:, known] + noise * torch.eye(len(known)).double()
+    k = k - k[:, known] @ torch.linalg.solve(inner, k[known])
+    room = view.allowed[0].long() if view.room is None else view.room[0].clone()
+    found = []
+    for _ in range(m):
+        worth = (alpha @ k**2) / (k.diagonal() + noise)
+        at = int(torch.where(room > 0, worth, -1.0).argmax())
+        found.append((at, float(worth[at])))
+        k = k - torch.outer(k[:, at], k[:, at]) / (k[at, at] + noise)
+        room[at] -= 1
+    return zip(*found, strict=True)
+
+
+def check(view, m=8, noise=0.05):
+    score = score_of(len(view.x))
+    found = Gain().select(score, view, m)
+    index, worth = by_hand(view, score.alpha[0], m, noise)
+    assert found.index[0].tolist() == list(index)
+    assert found.parts["worth"][0].tolist() == pytest.approx(list(worth), rel=1e-4)
+    return found
+
+
+def networks(n=60):
+    x = view_of(n).x
+    return MLP(members=2, settings=MLPSettings(max_epochs=5)).fit(x[None, :9], x[None, :9, 0], torch.tensor([4]))
+
+
+def test_it_is_the_formula_with_a_length_per_feature():
+    found = check(view_of())
+    assert not found.parts["known"].any()
+
+
+def test_it_is_the_formula_with_gradients_of_networks():
+    check(view_of(fitted=networks()))
+
+
+def test_known_points_compete_by_the_same_formula():
+    """Little noise: new points only. Much noise: the points worth most are asked for again."""
+    quiet = check(view_of(room=3, noise=1e-4), noise=1e-4)
+    assert len(set(quiet.index[0].tolist())) == 8
+    loud = check(view_of(room=3, noise=4.0), noise=4.0)
+    assert loud.parts["known"].any()
+    again = loud.numbers(0, int(loud.parts["known"][0].int().argmax()))
+    assert Gain().reason(again, "bias").startswith("a known point: one more measurement lowers what is unknown")
+
+
+def test_replicates_and_pending_points_count():
+    """Three measurements of a point are one with a third of the noise; a pending point counts as one measurement."""
+    view = view_of(known=(3, 17))
+    times = view.measured.long() * torch.where(torch.arange(60) == 3, 3, 0)  # 17 is pending
+    features = gain.Features(view)
+    noise = gain.noise_of(view)
+    phi, rest = features.at(torch.tensor([3, 17]))
+    assert float(rest.max()) < 1e-5
+    precision = torch.eye(phi.shape[-1]).double() + phi.mT @ (phi * torch.tensor([[3 / 0.05], [1 / 0.05]]))
+    found = gain.posterior(replace(view, times=times), features, noise)
+    torch.testing.assert_close(found, torch.linalg.inv(precision))
+
+
+def test_portions_and_a_short_list_choose_the_same(monkeypatch):
+    view, score = view_of(300, fitted=networks()), score_of(300)
+    whole = Gain().select(score, view, 6)
+    monkeypatch.setattr(gain, "LISTED", 64)
+    monkeypatch.setattr(gain, "HELD", 100)
+    parts = Gain().select(score, view, 6)
+    assert torch.equal(parts.index, whole.index)
+    for name, part in whole.parts.items():
+        torch.testing.assert_close(parts.parts[name], part)
+
+
+def test_landmarks_come_close(monkeypatch):
+    view, score = view_of(300), score_of(300)
+    whole = Gain().select(score, view, 1)
+    monkeypatch.setattr(gain, "LANDMARKS", 150)
+    few = Gain().select(score, view, 1)
+    assert torch.equal(few.index, whole.index)
+    assert float(few.parts["worth"]) == pytest.approx(float(whole.parts["worth"]), rel=0.02)
+
+
+def test_it_goes_where_the_error_is():
+    """Two far groups: the one with ten times the score gets the first points."""
+    x = torch.cat([torch.randn(20, 1), 50 + torch.randn(20, 1)]).double()
+    every = torch.ones(1, 40, dtype=torch.bool)
+    view = View(x, every, ~every, torch.zeros(1, dtype=torch.int64))
+    alpha = torch.where(torch.arange(40) < 20, 0.1, 1.0)[None].double()
+    assert int(Gain().select(Score(alpha), view, 1).index) >= 20
+    assert int(Gain().select(Score(alpha.flip(-1)), view, 1).index) < 20
+
+
+def test_without_a_model_or_a_positive_score_it_lowers_the_variance():
+    view = replace(view_of(), cobias=None)
+    one, other = (Gain().select(Score(torch.full((1, 60), value).double()), view, 4) for value in (1.0, -3.0))
+    assert torch.equal(one.index, other.index)
+    assert torch.equal(Gain().select(Score.of(Omega(torch.ones(1, 60, 1).double())), view, 4).index, one.index)

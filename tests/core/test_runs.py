@@ -1,0 +1,21 @@
+"""Run by run: any number of leading dimensions, and a run does not depend on those beside it."""
+
+import pytest
+import torch
+
+from aicau.core.runs import by_run
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 3)])
+def test_leading_dimensions_come_back(lead):
+    y = torch.rand(*lead, 4, 2)
+    calls = []
+
+    def function(a, b):
+        calls.append(a.shape)
+        return a.sum((-1, -2)), a + b
+
+    total, both = by_run(function, y, 10 * y, lead=len(lead))
+    torch.testing.assert_close(total, y.sum((-1, -2)))
+    torch.testing.assert_close(both, 11 * y)
+    assert calls == [(1, 4, 2)] * max(1, torch.Size(lead).numel())
