@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
+from aicau.campaign import asking
 from aicau.core.errors import InputError
 from aicau.prediction.regression import COLUMNS
 from aicau.store import schema
@@ -274,7 +275,7 @@ def test_a_campaign_with_the_networks_alone_goes_on_where_it_was(tmp_path):
         again.tell(results(batch, "p2"))
         assert len(again.ask(4)) == 4
         again.report(tmp_path / "report.html")
-    with create(tmp_path / "paper.db") as other:
+    with create(tmp_path / "combined.db") as other:
         other.tell(results(other.ask(10), "p1"))
         assert not np.allclose(other.predict()["ensemble"], said["ensemble"])
 
@@ -284,23 +285,23 @@ def test_pending_points_push_the_next_batch_away(tmp_path):
     line = pd.DataFrame({"id": [f"p{i}" for i in range(11)], "x": range(11)})
     with Campaign.create(tmp_path / "l.db", line, target="y", strategy="farthest") as campaign:
         assert campaign.ask(3)["id"].tolist() == ["p5", "p0", "p10"]
-        assert campaign.ask(2)["id"].tolist() == ["p2", "p7"]
+        assert campaign.ask(2)["id"].tolist() in (["p2", "p7"], ["p3", "p7"])  # p2 and p3 are equally far
         assert campaign.ask(1).reason_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
 
 
-def test_another_station_asks_while_this_one_computes(address):
+def test_another_station_asks_while_this_one_computes(address, monkeypatch):
     """Whoever commits second chooses again: no point is handed out twice."""
     one, two = create(address), Campaign.open(address)
-    plain = one._choose
+    plain = asking._choose
     taken = []
 
-    def slow(moment, model, n):
-        rows = plain(moment, model, n)
-        if not taken:
+    def slow(campaign, *rest):
+        rows = plain(campaign, *rest)
+        if campaign is one and not taken:
             taken.extend(two.ask(5)["compound"])
         return rows
 
-    one._choose = slow
+    monkeypatch.setattr(asking, "_choose", slow)
     mine = one.ask(5)["compound"].tolist()
     assert len(taken) == 5
     assert not set(mine) & set(taken)
@@ -311,20 +312,20 @@ def test_another_station_asks_while_this_one_computes(address):
     two.close()
 
 
-def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
+def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path, monkeypatch):
     """The first batch is chosen again, now with measurements there and still without a model."""
     one = create(tmp_path / "c.db")
     two = Campaign.open(tmp_path / "c.db")
-    plain = one._choose
+    plain = asking._choose
     told = []
 
-    def slow(moment, model, n):
-        rows = plain(moment, model, n)
-        if not told:
+    def slow(campaign, *rest):
+        rows = plain(campaign, *rest)
+        if campaign is one and not told:
             told.append(two.tell(results(two.ask(5), "p1")))
         return rows
 
-    one._choose = slow
+    monkeypatch.setattr(asking, "_choose", slow)
     batch = one.ask(5)
     assert told[0]["completed"] == 5
     assert batch.reason.str.startswith("fills the space (nothing is measured yet): ").all()
@@ -400,7 +401,7 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
     for huge in (10**400, 10**5000):
         with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
             campaign.ask(huge)
-    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate$"):
+    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; 'aicau add' takes"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):
         campaign.abandon(["c1\udcff"])
