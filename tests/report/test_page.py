@@ -56,6 +56,10 @@ def test_the_contents_in_numbers(campaign):
     assert contents.noise.freedom == 30
     assert contents.noise.sd == pytest.approx(0.05, rel=0.4)
     assert len(contents.noise.replicates) == 30
+    again = rows.groupby("candidate").value.count().index
+    model = campaign.models.at(campaign.moment())  # both values of a candidate came from one day: its shift cancels
+    own = model.predict(again.tolist()).aleatoric.numpy() - model.figures.shared
+    assert contents.noise.predicted == pytest.approx(np.sqrt(own))
     assert [p for p, _, _ in contents.calibration][-1] == 0.95
     assert all(0 <= observed <= 1 for _, observed, _ in contents.calibration)
     assert contents.map.candidates.shape == (80, 2)
@@ -193,7 +197,7 @@ def test_figures_of_tiny_numbers_show_them(unit):
     rounds = pd.DataFrame({"measurements": [8, 16]} | dict.fromkeys(columns, unit))
     words, noise = (
         SimpleNamespace(error="error"),
-        SimpleNamespace(replicates=[(unit, unit, 2)], sd=unit, dispersion=None),
+        SimpleNamespace(replicates=[(unit, unit, 2)], sd=unit, dispersion=None, predicted=(unit,)),
     )
     contents = SimpleNamespace(
         progress=SimpleNamespace(rounds=rounds), words=words, settings={"target": "energy"}, noise=noise

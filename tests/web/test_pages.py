@@ -41,8 +41,16 @@ class Browser(TestClient):
         assert answer.status_code == 200, answer.text
         return answer.json()["page"]
 
+    def make(self, page, form):
+        """Send the form of a new campaign; gives where one is led to."""
+        to, until = self.post(page, form, headers=JSON).json()["page"], time.monotonic() + 30
+        while (answer := self.get(to)).status_code != 303 and time.monotonic() < until:
+            time.sleep(0.02)
+        return answer.headers["location"]
+
 
 JSON = {"accept": "application/json"}
+GOAL = {"goal": "above", "threshold": "1.25", "weight": "dose"}
 
 
 def browse(folder, **options):
@@ -92,11 +100,13 @@ def test_an_unknown_campaign_a_wrong_number_and_a_path_are_refused(client):
 def test_asking_previews_reserves_and_gives_up(client, folder):
     assert client.post("/c/screen/ask", {"n": 3, "preview": "true"}).status_code == 303
     client.ready()
-    job = client.post("/c/screen/ask", {"n": 3, "replicates": 2, "preview": "true"}, headers=JSON).json()["job"]
+    job = client.post("/c/screen/ask", {"n": 3, "replicates": 2, "preview": "true"} | GOAL, headers=JSON).json()["job"]
     client.ready()
     shown = client.get(f"/c/screen/next.json?job={job}").json()
     assert shown["preview"]
     assert len(shown["rows"]) == 6
+    assert all("goal above:1.25: the chance that it lies above 1.25 is" in row["reason"] for row in shown["rows"])
+    assert all("by dose" in row["reason"] for row in shown["rows"])
     assert shown["pending"] == 5
     for _ in range(2):  # the same form twice: one batch
         client.post("/c/screen/ask", {"n": 3, "request_name": "form-1"})
@@ -106,6 +116,7 @@ def test_asking_previews_reserves_and_gives_up(client, folder):
     assert shown["rows"][0]["reason"]
     table = pd.read_csv(io.BytesIO(client.get("/c/screen/batch.csv").content))
     assert len(table) == 8
+    assert table[[f"viability {HOSTILE}", "plate", "status"]].isna().all(axis=None)  # to be filled in
     assert len(pd.read_excel(io.BytesIO(client.get("/c/screen/batch.xlsx").content))) == 8
     answer = client.post("/c/screen/abandon", {"ids": [shown["rows"][0]["id"], shown["rows"][1]["id"]]}, headers=JSON)
     assert answer.json()["abandoned"] == 2
@@ -147,8 +158,9 @@ def test_results_are_shown_row_by_row_and_stored_once_and_whole(client, folder):
     assert client.get("/c/screen/overview.json").json()["status"]["measurements"] == 34
     client.ready()
     assert len(client.get("/c/screen/overview.json").json()["progress"]) == 3  # the curve has moved
-    again = client.get(f"{client.drop(table)}.json").json()
-    assert again["outcomes"] == {"known already": 10}
+    blank = table[:1].assign(**{target: None, "plate": None})
+    again = client.get(f"{client.drop(pd.concat([table, blank]).assign(status=''))}.json").json()
+    assert again["outcomes"] == {"known already": 10, "not filled in": 1}
     changed = table.iloc[[0, 5]].assign(**{target: [7.5, 7.6]})
     page = client.drop(changed)
     assert "meant as a correction?" in client.get(f"{page}.json").json()["rows"][0]["note"]
@@ -191,11 +203,7 @@ def test_a_campaign_is_made_of_a_dropped_table(client, folder):
     form = {"name": "second", "target": "hit", "id": "compound", "task": "classification", "ignore": ["note"]}
     for bad in ("../up", "a/b", "", "screen"):
         assert client.post(page, form | {"name": bad}).status_code in (400, 422)
-    to = client.post(page, form, headers=JSON).json()["page"]
-    until = time.monotonic() + 30
-    while (answer := client.get(to)).status_code != 303 and time.monotonic() < until:
-        time.sleep(0.02)
-    assert answer.headers["location"] == "/c/second/next"
+    assert client.make(page, form) == "/c/second/next"
     assert sorted(file.name for file in folder.glob("*.db")) == ["screen.db", "second.db"]
     with Campaign.open(folder / "second.db") as campaign:
         batch = campaign.ask(8)
@@ -208,6 +216,47 @@ def test_a_campaign_is_made_of_a_dropped_table(client, folder):
         assert client.get(f"/c/second/{name}").status_code == 200
     assert "p_yes" in client.get("/c/second/map.json").json()["colours"]
     assert "labels" in client.get("/c/second/noise").text
+
+
+def test_goal_weight_budget_and_a_plate_with_controls(client, folder):
+    table = pool(30).assign(price=np.arange(30) + 1.0, use=1.0)
+    page = client.post("/new", files={"file": ("t.csv", table.to_csv(index=False))}, headers=JSON).json()["page"]
+    form = {"name": "plated", "target": "hit", "id": "compound", "batch": "plate", "goal": "above", "threshold": "0.5"}
+    form |= {"layout": "96", "controls": "DMSO=4, blank=B02+G11", "avoid_edges": "true", "scale": "log"}
+    form |= {"cost": "price", "weight": "use"}
+    assert client.post(page, form | {"layout": "/etc/passwd"}).status_code == 422  # no path from outside
+    assert "DMSO=8" in client.post(page, form | {"controls": "DMSO"}, headers=JSON).json()["detail"]
+    assert client.make(page, form) == "/c/plated/next"
+    with Campaign.open(folder / "plated.db") as campaign:
+        settings = campaign.settings
+    kept = {name: settings[name] for name in ("goal", "weight", "scale", "cost")}
+    assert kept == {"goal": "above:0.5", "weight": "use", "scale": "log", "cost": "price"}
+    assert settings["layout"]["controls"]["blank"] == ["B02", "G11"]
+    assert len(settings["layout"]["controls"]["DMSO"]) == 4
+    assert len(settings["layout"]["wells"]) == 6 * 10 - 6
+    ask = {"n": 3, "replicates": 2, "goal": "max", "weight": "use", "budget": "40", "preview": "true"}
+    job = client.post("/c/plated/ask", ask, headers=JSON).json()["job"]
+    client.ready("plated")
+    shown = client.get(f"/c/plated/next.json?job={job}").json()
+    points = [row for row in shown["rows"] if row["state"] == "preview"]
+    assert shown["points"] == len(points)
+    assert 0 < sum(float(row["price"]) for row in points) <= 40
+    assert [row["state"] for row in shown["rows"][len(points) :]] == ["control"] * 6
+    assert shown["chosen"] == {"n": 3, "replicates": 2, "goal": "max", "weight": "use", "budget": 40.0}
+    assert '<option value="max" selected>' in client.get(f"/c/plated/next?job={job}").text  # and stays chosen
+    client.post("/c/plated/ask", {"n": 3})
+    client.ready("plated")
+    plate = pd.read_csv(io.BytesIO(client.get("/c/plated/batch.csv").content))
+    assert len(plate) == 9
+    page = client.drop(plate[["compound", "well"]].assign(hit=1.5, plate="P1"), "plated")
+    assert client.get(f"{page}.json").json()["outcomes"] == {"control": 6, "new": 3}
+    assert "Store 3 new measurements and 6 controls" in client.get(page).text
+    client.post(page)
+    alone = plate[["compound", "well"]].iloc[3:].assign(hit=1.7, plate="P1")
+    page = client.drop(alone, "plated")
+    assert "Store 6 controls" in client.get(page).text
+    client.post(page)
+    assert "nothing to store" in client.get(client.drop(alone, "plated")).text
 
 
 def test_what_is_handed_out(client):

@@ -233,9 +233,9 @@ class Campaign(Changing, Showing):
         Returns
         -------
         DataFrame, dict
-            The table with the number of each `row`, its `outcome` ("new", "known already", "looks wrong") and a `note`,
-            and what `tell` would return for the rows that are right. At most 20 wrong rows are named; a table with
-            more, or without a column it needs, is refused as a whole.
+            The table with the number of each `row`, its `outcome` ("new", "known already", "control", "not filled in",
+            "looks wrong") and a `note`, and what `tell` would return for the rows that are right. At most 20 wrong rows
+            are named; a table with more, or without a column it needs, is refused as a whole.
         """
         from aicau.campaign.checking import check
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from aicau.campaign.campaign import Campaign
 
 MOST_WRONG = 20  # rows that are named; a file with more is wrong as a whole
-NEW, KNOWN, WRONG = "new", "known already", "looks wrong"
+NEW, KNOWN, CONTROL, BLANK, WRONG = "new", "known already", "control", "not filled in", "looks wrong"
 
 
 class _Undo(Exception):
@@ -37,27 +37,29 @@ def check(
     read = tables.read(table, None, sheet, skip)
     numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
     wrong: dict[int, str] = {}
-    stored: set[int] = set()
+    found: dict[int, str] = {}
     counts: dict[str, Any] = {}
     while len(wrong) < read.rows:
         left = ~np.isin(numbers, list(wrong))
         part = replace(read, table=read.table.filter(pa.array(left)), lines=numbers[left])
         try:
-            stored, counts = _try(campaign, part, correct, new)
+            found, counts = _try(campaign, part, correct, new)
             break
         except InputError as error:
-            found = re.search(r"\brows? (\d+)", str(error))
-            if found is None or int(found[1]) not in numbers[left] or len(wrong) >= MOST_WRONG:
+            named = re.search(r"\brows? (\d+)", str(error))
+            if named is None or int(named[1]) not in numbers[left] or len(wrong) >= MOST_WRONG:
                 raise
-            wrong[int(found[1])] = str(error).removeprefix(f"{read.name}, ")
-    outcome = [WRONG if line in wrong else NEW if line in stored else KNOWN for line in numbers.tolist()]
+            wrong[int(named[1])] = str(error).removeprefix(f"{read.name}, ")
+    outcome = [WRONG if line in wrong else found.get(line, BLANK) for line in numbers.tolist()]
     shown = read.table.to_pandas()
     shown.insert(0, "row", numbers, allow_duplicates=True)
     return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in numbers.tolist()]), counts
 
 
-def _try(campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[str]) -> tuple[set[int], dict[str, Any]]:
-    """Lines that would be stored, and what `tell` would say; nothing is."""
+def _try(
+    campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[str]
+) -> tuple[dict[int, str], dict[str, Any]]:
+    """What every line holds that is filled in, and what `tell` would say; nothing is stored."""
     rows, controls, notes = parsed(campaign, sheet)
     new: Counter[Any] = Counter()
     counts: dict[str, Any] = {}
@@ -68,11 +70,16 @@ def _try(campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[s
         counts = told | {"warnings": [*sheet.notes, *notes, *told["warnings"]]}
         new.update(_key(row) for row in session.measurements() if row.id > first)
         raise _Undo
-    lines = set()
+    lines = dict.fromkeys((row.line for row in rows), KNOWN)
+    if controls:
+        with campaign.store.reading() as session:
+            rest = plates.split(sheet, campaign.settings, session)[0]
+        own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
+        lines |= dict.fromkeys(own, CONTROL)
     for row in rows:
         if new[_key(row)] > 0:
             new[_key(row)] -= 1
-            lines.add(row.line)
+            lines[row.line] = NEW
     return lines, counts
 
 

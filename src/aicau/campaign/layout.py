@@ -105,6 +105,17 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     }
 
 
+def read_controls(words: Sequence[str]) -> dict[str, int | list[str]]:
+    """From NAME=8 or NAME=A01+H12, once per control, to what `make` takes."""
+    found: dict[str, int | list[str]] = {}
+    for word in words:
+        name, _, rest = (part.strip() for part in word.partition("="))
+        if not name or not rest or name in found:
+            raise InputError(f"control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")
+        found[name] = int(rest) if rest.isdecimal() else rest.split("+")
+    return found
+
+
 def _places(plate: Any) -> list[tuple[int, int]]:
     if (size := PLATES.get(str(plate).strip())) is not None:
         return [(row, column) for row in range(size[0]) for column in range(size[1])]

@@ -44,13 +44,14 @@ def init(
     Example: aicau init screen.db candidates.csv --id compound --target viability --batch plate
     """
     from aicau.campaign.campaign import Campaign
+    from aicau.campaign.layout import read_controls
     from aicau.tables.candidates import summary
 
     if len(target) > 1:
         names = " and ".join(map(repr, target))
         raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
     settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, controls(control), edges, scale, cost)
+    plate = (layout, read_controls(control or []), edges, scale, cost)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,
@@ -64,17 +65,6 @@ def init(
         f"next: aicau ask {campaign} 8 --out plate-1.csv",
     ]
     say(as_json, status | {"understood": understood}, "\n".join(lines))
-
-
-def controls(words: list[str] | None) -> dict[str, int | list[str]]:
-    """NAME=8 or NAME=A01+H12, several times."""
-    found: dict[str, int | list[str]] = {}
-    for word in words or []:
-        name, _, rest = word.partition("=")
-        if not name.strip() or not rest.strip() or name.strip() in found:
-            raise InputError(f"--control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")
-        found[name.strip()] = int(rest) if rest.strip().isdigit() else rest.split("+")
-    return found
 
 
 @app.command()

@@ -42,6 +42,7 @@ class Noise:
     freedom: int
     between: float | None  # standard deviation between batches
     dispersion: float | None = None  # of counts: variance over a Poisson's
+    predicted: tuple[float, ...] = ()  # standard deviation that the model expects of the same replicates
 
 
 @dataclass(frozen=True)

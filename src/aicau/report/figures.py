@@ -191,10 +191,11 @@ def noise(axes: "Axes", contents: Contents) -> None:
     axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.6, linewidths=0, label="candidates")
     if found.dispersion is None:
         axes.axhline(found.sd, color=ORANGE, label="pooled")
+        axes.scatter(mean, found.predicted, s=60, marker="_", color=GREY, label="predicted")
     else:  # counts scatter with their mean
         line = np.linspace(0, 1.05 * float(mean.max()) or 1.0, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
-    axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) or 1.0)
+    axes.set_ylim(0, 1.15 * max(*sd.tolist(), found.sd, *found.predicted) or 1.0)
     _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 
@@ -281,9 +282,8 @@ def candidates(axes: "Axes", contents: Contents) -> None:
                 _dots(axes, found.candidates[found.predicted == at], s=12, color=colour, alpha=0.35, **pale)
             _dots(axes, found.measured[found.values == at], s=24, color=colour, label=label)
     elif len(found.measured):
-        edge = {"edgecolors": GREY, "linewidths": 0.5}
-        look = {"s": 24, "cmap": "viridis", "label": "measured", "gid": "measured"} | edge
-        dots = _dots(axes, found.measured, c=found.values, **look)
+        edge = {"edgecolors": GREY, "linewidths": 0.5, "cmap": "viridis"}
+        dots = _dots(axes, found.measured, s=24, c=found.values, label="measured", gid="measured", **edge)
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
         bar.set_label(_short(f"mean {called(contents.settings)}"))
         bar.outline.set_visible(False)

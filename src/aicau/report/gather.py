@@ -206,7 +206,7 @@ def _noise(told: Told, model: Model) -> Noise:
     """Scatter of replicates, and the plate effects as the model estimates them."""
     o = told.observations
     index, y = o.index[0].numpy(), o.y[0].numpy()
-    _, place, count = np.unique(index, return_inverse=True, return_counts=True)
+    candidates, place, count = np.unique(index, return_inverse=True, return_counts=True)
     mean = np.bincount(place, y) / count
     freedom = len(y) - len(mean)
     sd = float(np.sqrt(((y - mean[place]) ** 2).sum() / freedom)) if freedom else 0.0
@@ -220,7 +220,15 @@ def _noise(told: Told, model: Model) -> Noise:
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]
     dispersion = getattr(model.predictor, "dispersion", None) if freedom else None
-    return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion)
+    expected: tuple[float, ...] = ()
+    if freedom and dispersion is None:
+        cell = place * len(y) + np.unique(o.batch[0].numpy(), return_inverse=True)[1]
+        _, first, each = np.unique(cell, return_index=True, return_counts=True)
+        pairs = np.bincount(place[first], each * (each - 1.0))[count > 1]  # on one plate: they share its shift
+        share = pairs / (count * (count - 1.0))[count > 1]
+        variance = np.asarray(model.predict(candidates[count > 1]).aleatoric) - share * model.figures.shared
+        expected = tuple(np.sqrt(np.maximum(variance, 0.0)).tolist())
+    return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion, expected)
 
 
 def plane(

@@ -1,10 +1,11 @@
 """What pages change. Every route needs a form of our own page (CSRF) or the token, and answers with a page to go to."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, UploadFile
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
+from aicau.campaign.layout import read_controls
 from aicau.tables.results import summary
 from aicau.web.pages import dropped, library, opened, rendered
 from aicau.web.security import changing, cookie_header
@@ -13,6 +14,7 @@ router = APIRouter(dependencies=[Depends(changing)])
 open_router = APIRouter()
 Word = Annotated[str, Form(max_length=200)]
 Ids = Annotated[list[str], Form(max_length=1000)]
+Number = Annotated[float | None, Form(allow_inf_nan=False)]
 
 
 def answer(request: Request, to: str, **data: Any) -> Response:
@@ -31,6 +33,11 @@ def start(request: Request, key: str, verb: str, /, once: bool = False, **argume
     who = opened(request, key).author if not author(request) else author(request)
     lib = library(request)
     return lib.worker.submit(verb, key, once, address=lib.files[key], author=who, **arguments).id
+
+
+def _goal(goal: str, threshold: float | None) -> str:
+    """As `Campaign` writes it; a threshold of its own is for above and below only."""
+    return f"{goal}:{threshold}" if goal in ("above", "below") and threshold is not None else goal
 
 
 @router.post("/name", summary="Who you are, for the history.")
@@ -59,13 +66,23 @@ def create(
     batch: Word = "",
     task: Word = "regression",
     ignore: Ids = [],  # noqa: B006
+    goal: Word = "map",
+    threshold: Number = None,
+    weight: Word = "",
+    scale: Word = "linear",
+    cost: Word = "",
+    layout: Annotated[Literal["", "96", "384"], Form()] = "",  # never a path
+    controls: Word = "",
+    avoid_edges: Annotated[bool, Form()] = False,
 ) -> Response:
     upload, lib = dropped(request, number), library(request)
     key, address = lib.new_address(name)
-    options = {"target": target, "batch": batch.strip() or None, "id": id, "task": task, "ignore": ignore}
-    job = lib.worker.submit(
-        "create", key, address=address, table=str(upload.path), options=options | {"author": author(request) or None}
-    )
+    options: dict[str, Any] = {"target": target, "batch": batch.strip() or None, "id": id, "task": task}
+    options |= {"goal": _goal(goal, threshold), "weight": weight or None, "scale": scale, "cost": cost or None}
+    names = [word for word in controls.split(",") if word.strip()]
+    options |= {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    options |= {"ignore": ignore, "author": author(request) or None}
+    job = lib.worker.submit("create", key, address=address, table=str(upload.path), options=options)
     return answer(request, f"/new/{number}/making/{job.id}", job=job.id)
 
 
@@ -87,8 +104,13 @@ def ask(
     replicates: Annotated[int, Form(ge=1, le=100)] = 1,
     preview: Annotated[bool, Form()] = False,
     request_name: Word = "",
+    goal: Word = "",
+    threshold: Number = None,
+    weight: Word = "",
+    budget: Number = None,
 ) -> Response:
-    options: dict[str, Any] = {"n": n, "replicates": replicates}
+    options: dict[str, Any] = {"n": n, "replicates": replicates, "budget": budget}
+    options |= {"goal": _goal(goal, threshold) or None, "weight": weight or None}
     if preview:
         options["preview"] = True
     elif request_name:

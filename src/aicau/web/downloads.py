@@ -11,6 +11,7 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import Response
 
 from aicau import tables
+from aicau.campaign.plates import control_rows
 from aicau.web.candidates import POOL, SAID
 from aicau.web.pages import library, opened
 
@@ -20,7 +21,10 @@ KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocume
 
 @router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
 def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
-    frame = opened(request, key).pending()
+    campaign = opened(request, key)
+    frame = control_rows(campaign.settings, campaign.pending())
+    for name in reversed(campaign.blank_columns()):  # to be filled in
+        frame.insert(list(frame).index("replicate") + 1, name, "")
     return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")
 
 

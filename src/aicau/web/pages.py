@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from aicau import tables
 from aicau.campaign.campaign import Campaign
+from aicau.campaign.plates import control_rows
 from aicau.core.errors import AicauError
 from aicau.tables import candidates as columns
 from aicau.web.library import Library, Upload
@@ -19,7 +20,9 @@ from aicau.web.plain import plain, plates
 
 router = APIRouter()
 MOST_KEPT = 300  # rendered pages
+SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
 CSRF, NAME = (f"mark-{secrets.token_hex(16)}" for _ in range(2))  # where each person's own words stand
+FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
 NAV = {
     "overview": "Overview",
     "next": "Next batch",
@@ -124,7 +127,7 @@ def basis(request: Request, key: str) -> dict[str, Any]:
     return {
         "key": key,
         "status": library(request).status(key),
-        "settings": {name: settings.get(name) for name in ("id", "target", "batch", "task", "strategy", "seed")},
+        "settings": {name: settings.get(name) for name in SHOWN},
         "job": None if job is None else job.shown(),
         "model": model,
         "look": view.result,
@@ -171,20 +174,26 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
     asked = library(request).worker.jobs.get(job)
     if asked is not None and asked.campaign == key and asked.verb in ("ask", "change") and asked.over:
         preview = asked.result if asked.arguments.get("preview") else None
+        data["chosen"] = {k: v for k, v in asked.arguments.items() if k in FORM} if preview else {}
         data["problem"] = asked.error
-    id = campaign.settings["id"]
+    settings = campaign.settings
     if preview:
         rows, states, number = preview["rows"], ["preview"] * len(preview["rows"]), None
     else:
         frame, states, number = campaign.last_batch()
-        rows = [] if frame is None else frame.to_dict("records")
-    names = {c["name"] for c in campaign.settings["columns"]}
+        rows = [] if frame is None else control_rows(settings, frame).to_dict("records")
+    points = sum(row["reason"] != "control" for row in rows)
+    states = [*states[:points], *["control"] * (len(rows) - points)]
+    id, names = settings["id"], {c["name"] for c in settings["columns"]}
     shown = plain([{"id": str(row[id]), "state": state, **row} for row, state in zip(rows, states, strict=True)])
     reasons = [name for name in (rows[0] if rows else ()) if name.startswith("reason_")]
     return data | {
         "round": number,
         "preview": bool(preview),
         "rows": shown,
+        "points": points,
+        "chosen": {"n": points or 8, "replicates": 1} | data.get("chosen", {}),
+        "weights": [c["name"] for c in settings["columns"] if c["kind"] in ("number", "ignored")],
         "features": sorted(names & set(rows[0] if rows else ()), key=list(rows[0] if rows else ()).index),
         "reasons": reasons,
         "plates": plates(shown),
