@@ -274,9 +274,10 @@ def test_a_campaign_with_the_networks_alone_goes_on_where_it_was(tmp_path):
         again.tell(results(batch, "p2"))
         assert len(again.ask(4)) == 4
         again.report(tmp_path / "report.html")
-    with create(tmp_path / "paper.db") as other:
+    with create(tmp_path / "combined.db") as other:  # the same networks, and more
         other.tell(results(other.ask(10), "p1"))
-        assert not np.allclose(other.predict()["ensemble"], said["ensemble"])
+        np.testing.assert_allclose(other.predict()["ensemble"], said["ensemble"], rtol=1e-9)
+        assert not np.allclose(other.predict()["mean"], said["mean"], rtol=1e-3)
 
 
 def test_pending_points_push_the_next_batch_away(tmp_path):
@@ -284,7 +285,9 @@ def test_pending_points_push_the_next_batch_away(tmp_path):
     line = pd.DataFrame({"id": [f"p{i}" for i in range(11)], "x": range(11)})
     with Campaign.create(tmp_path / "l.db", line, target="y", strategy="farthest") as campaign:
         assert campaign.ask(3)["id"].tolist() == ["p5", "p0", "p10"]
-        assert campaign.ask(2)["id"].tolist() == ["p2", "p7"]
+        left, right = campaign.ask(2)["id"]  # p2 and p3 are equally far, and so are p7 and p8
+        assert left in ("p2", "p3")
+        assert right in ("p7", "p8")
         assert campaign.ask(1).reason_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
 
 
@@ -294,8 +297,8 @@ def test_another_station_asks_while_this_one_computes(address):
     plain = one._choose
     taken = []
 
-    def slow(moment, model, n):
-        rows = plain(moment, model, n)
+    def slow(*arguments):
+        rows = plain(*arguments)
         if not taken:
             taken.extend(two.ask(5)["compound"])
         return rows
@@ -318,8 +321,8 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path):
     plain = one._choose
     told = []
 
-    def slow(moment, model, n):
-        rows = plain(moment, model, n)
+    def slow(*arguments):
+        rows = plain(*arguments)
         if not told:
             told.append(two.tell(results(two.ask(5), "p1")))
         return rows
