@@ -193,7 +193,7 @@ def test_the_process_finds_what_scikit_learns_finds():
     right = np.sin(2 * at[:, 0].numpy())
     model, _ = MODELS["process"].fit(own)
     theirs = np.mean((truth.predict(at.numpy()) - right) ** 2)
-    assert np.mean((model.mean(at).numpy() - right) ** 2) < 1.8 * theirs  # 1.64: the linear trend costs where there is none
+    assert np.mean((model.mean(at).numpy() - right) ** 2) < 1.8 * theirs  # the trend costs a little here
 
 
 @pytest.mark.parametrize("grow", [RandomForestRegressor, ExtraTreesRegressor])
