@@ -46,6 +46,11 @@ def station(address: str, number: int, rows: int, per_tell: int, asks: int, queu
             table["y"] = rng.normal(size=per_tell)
             table["plate"] = f"s{number}-{turn}"
             campaign.tell(table)
+            if turn % 20 == 19:  # the verbs that change a campaign, among the others
+                campaign.exclude(f"c{number}", "a test")
+                campaign.include(f"c{number}")
+                campaign.rename(f"s{number}-{turn}", f"s{number}-{turn} again")
+                campaign.add(pd.DataFrame({"id": [f"n{number}-{turn}"], "x": [0.5], "z": [0.5]}))
         queue.put((number, None, begin, time.perf_counter(), asking, handed))
     except BaseException as error:
         queue.put((number, f"{type(error).__name__}: {error}", 0.0, 0.0, 0.0, []))
@@ -102,10 +107,12 @@ def ours(address: str, name: str, options: argparse.Namespace) -> None:
         status = campaign.status()
         assert all(check.ok for check in campaign.doctor()), campaign.doctor()
         with campaign.store.reading() as session:
-            plates = pd.Series([row.batch for row in session.measurements(current=False)]).value_counts()
+            plates = pd.Series([row.batch for row in session.measurements()]).value_counts()
     expected = share // options.per_tell * options.processes
     assert len(plates) == expected, (len(plates), expected)
     assert (plates == options.per_tell).all()
+    added = sum(turn % 20 == 19 for turn in range(share // options.per_tell)) * options.processes
+    assert status["candidates"] == POOL + added, (status["candidates"], added)
     told = int(plates.sum())
     print(
         f"aicau on {name}: {told} rows in {expected} tells and {status['asks']} asks by {options.processes} processes,"

@@ -1,4 +1,4 @@
-"""A laboratory on a computer: plates that shift every value on them, wells that fail, replicates, a corrected plate.
+"""A laboratory on a computer: plates that shift every value on them, controls, failed wells, replicates, a correction.
 
     python examples/laboratory.py demo
 
@@ -19,6 +19,7 @@ from aicau.cli import app
 
 CANDIDATES, WELLS, PLATES, REPLICATES = 2000, 48, 8, 2
 NOISE, PLATE_SHIFT, FAILURES = 0.08, 0.12, 0.03
+CONTROL, CONTROLS = "DMSO", 8  # wells of it on every plate
 SOLVENTS = {"water": 0.0, "DMSO": 0.25, "ethanol": -0.2}
 
 
@@ -47,10 +48,11 @@ class Laboratory:
 
     def __init__(self, pool: pd.DataFrame, rng: np.random.Generator) -> None:
         self.truth = pd.Series(viability(pool), index=pool.compound)
+        self.truth[CONTROL] = 0.9
         self.rng = rng
 
     def measure(self, plate: pd.DataFrame, name: str) -> pd.DataFrame:
-        rows = pd.concat([plate[["compound"]]] * REPLICATES, ignore_index=True)
+        rows = pd.concat([plate[["compound", "well"]]] * REPLICATES, ignore_index=True)
         mean = self.truth[rows.compound].to_numpy()
         noise = NOISE * (0.5 + 2 * mean * (1.2 - mean).clip(0))
         shift = PLATE_SHIFT * self.rng.normal()
@@ -82,7 +84,8 @@ def main(folder: Path, plates: int = PLATES) -> None:
         old.unlink()  # of an earlier demo: aicau itself replaces no file that a person may have filled in
     pool.to_csv(folder / "candidates.csv", index=False)
     names = ["--id", "compound", "--target", "viability", "--batch", "plate"]
-    aicau("init", campaign, folder / "candidates.csv", *names, "--author", "demo")
+    plate = ["--layout", 96, "--control", f"{CONTROL}={CONTROLS}", "--no-edges"]
+    aicau("init", campaign, folder / "candidates.csv", *names, *plate, "--author", "demo")
     for number in range(1, plates + 1):
         asked, told = folder / f"plate-{number}.csv", folder / f"plate-{number}-results.csv"
         aicau("ask", campaign, WELLS, "--out", asked, "--request", f"plate-{number}", "--author", "demo")
@@ -106,6 +109,7 @@ def main(folder: Path, plates: int = PLATES) -> None:
     said = pd.read_csv(folder / "predictions.csv").set_index("compound")
     error = said["mean"] - lab.truth[said.index]
     print(f"against the truth, which only this script knows: RMSE {np.sqrt((error**2).mean()):.3f} over all candidates")
+    print(f"open it as a page: {Path(sys.executable).parent / 'aicau'} serve {folder}")
 
 
 if __name__ == "__main__":

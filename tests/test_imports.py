@@ -21,6 +21,7 @@ ORDER = [
     ["simulation", "tables"],
     ["paper", "campaign"],
     ["report"],
+    ["web"],
     ["cli"],
     ["__main__"],
 ]

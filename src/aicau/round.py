@@ -83,6 +83,7 @@ class Round:
         x: Tensor,  # (n, d) the pool
         observations: Observations,  # (..., l)
         keys: Tensor,  # (...) one random stream per run, of this round
+        controls: noise.Controls | None = None,  # references beside the candidates, for one run
     ) -> State:
         """The ensemble after the measurements, and what it predicts of the pool."""
         if not observations.rows:
@@ -90,7 +91,7 @@ class Round:
         y = observations.y
         shared = torch.zeros_like(y[..., 0])
         if self.plates and self.task.squared:
-            y, shared = noise.without_plates(x, observations)
+            y, shared = noise.without_plates(x, observations, controls)
         shift, scale = torch.zeros_like(shared), torch.ones_like(shared)
         if self.scaled:
             shift, scale = self.task.units(observations.index, y)

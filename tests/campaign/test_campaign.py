@@ -55,7 +55,7 @@ def test_a_whole_campaign(address, tmp_path):
     told = campaign.tell(results(first, "p1", replicates=2))
     assert told == {
         "tell": 1, "rows": 16, "new": 16, "known": 0, "completed": 8, "failed": 0, "unrequested": 0, "superseded": 0,
-        "pending": 0, "already": False, "warnings": (),
+        "placed": 0, "pending": 0, "already": False, "warnings": (),
     }  # fmt: skip
     second, third = campaign.ask(5), campaign.ask(5)
     assert not set(second["compound"]) & set(third["compound"])

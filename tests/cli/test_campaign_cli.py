@@ -17,6 +17,7 @@ from commands import POOL, run
 
 AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
 VERBS = ("init", "ask", "pending", "tell", "abandon", "status", "predict", "report", "export", "doctor", "compact")
+VERBS += ("exclude", "include", "add", "rename", "change", "untell", "import", "batches", "history", "measurements")
 NAMES = ["--id", "compound", "--target", "viability", "--batch", "plate"]
 
 
@@ -38,9 +39,13 @@ def screen(tmp_path):
 def test_the_verbs_of_the_readme(screen):
     folder = screen.parent
     out = good("ask", screen, 4, "--out", folder / "plate-1.csv", "--request", "p1")
-    assert out == f"{folder / 'plate-1.csv'}: 4 points, 0 of them repeats\n"
+    assert out.splitlines() == [
+        f"{folder / 'plate-1.csv'}: 4 points, 0 of them repeats",
+        f"next: fill in viability, plate, status, then aicau tell {screen} {folder / 'plate-1.csv'}",
+    ]
     plate = pd.read_csv(folder / "plate-1.csv")
-    assert plate.columns[:5].tolist() == ["compound", "dose", "solvent", "replicate", "reason"]
+    names = ["compound", "dose", "solvent", "replicate", "viability", "plate", "status", "reason"]
+    assert plate.columns[:8].tolist() == names
     again = json.loads(good("ask", screen, 4, "--request", "p1", "--json"))
     assert [row["compound"].replace("=", "'=") for row in again] == plate["compound"].tolist()
     assert again[0]["reason_distance"] is None
@@ -48,6 +53,7 @@ def test_the_verbs_of_the_readme(screen):
     plate.assign(viability=plate.dose * 2, plate="P1").to_csv(folder / "back.csv", index=False)
     assert good("tell", screen, folder / "back.csv").endswith(
         "4 new measurements; 4 points completed; 0 still pending\n"
+        f"next: aicau ask {screen} N, or aicau predict {screen}\n"
     )
     told = json.loads(good("tell", screen, folder / "back.csv", "--json"))
     assert (told["already"], told["rows"]) == (True, 4)
@@ -57,7 +63,9 @@ def test_the_verbs_of_the_readme(screen):
     assert "12 candidates, 4 of them measured" in good("status", screen)
     batch = json.loads(good("ask", screen, 3, "--json"))
     assert len({row["compound"] for row in batch}) == 3
-    assert good("abandon", screen, batch[0]["compound"]) == "1 pending points abandoned\n"
+    assert good("abandon", screen, batch[0]["compound"]) == (
+        "1 pending point abandoned; 'aicau include' takes them back\n"
+    )
     assert "in order" in good("doctor", screen)
     assert all(check["ok"] for check in json.loads(good("doctor", screen, "--json")))
 
@@ -97,7 +105,7 @@ def test_correct_says_what_it_replaced(screen):
     (folder / "b.csv").write_text("compound,viability,plate\nc1,9.0,p\n")
     good("tell", screen, folder / "a.csv", "--author", "ada")
     out = good("tell", screen, folder / "b.csv", "--correct", "--author", "bob")
-    assert out.endswith("b.csv: 1 new measurement; 2 replaced; 0 still pending\n")
+    assert "b.csv: 1 new measurement; 2 replaced; 0 still pending\nnext: " in out
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -316,3 +324,71 @@ def test_arguments_that_are_not_text_or_blank_or_too_long(screen):
         assert (code, err.count("\n")) == (2, 1), err
         assert "too long" in err
     assert not os.path.exists(new)
+
+
+def test_verbs_of_python_and_of_the_command_line_are_the_same_words():
+    import typer
+
+    from aicau.cli import app
+
+    verbs = set(typer.main.get_command(app).commands) - {"simulate", "reproduce"}
+    python = {name.rstrip("_") for name in vars(Campaign) | vars(Campaign.__mro__[1]) | vars(Campaign.__mro__[2])}
+    assert verbs - {"init"} <= python
+    assert "create" in python  # which is called init on the command line
+
+
+def test_an_option_that_is_given_twice_is_refused(tmp_path):
+    (tmp_path / "pool.csv").write_text(POOL)
+    names = ["--id", "compound", "--target", "viability"]
+    for more, sentence in (
+        (["--target", "dose"], "one target, and 'viability' and 'dose' were named; make a campaign for each"),
+        (["--batch", "a", "--batch=b"], "--batch is given 2 times; give it once"),
+    ):
+        code, out, err = run("init", tmp_path / "c.db", tmp_path / "pool.csv", *names, *more)
+        assert (code, out) == (2, "")
+        assert sentence in err
+    assert not (tmp_path / "c.db").exists()
+
+
+def test_the_verbs_that_change_a_campaign(screen):
+    folder = screen.parent
+    pd.DataFrame({"compound": ["c1", "c2"], "viability": [1.0, 2.0], "plate": "p1"}).to_csv(folder / "a.csv")
+    good("tell", screen, folder / "a.csv")
+    assert good("rename", screen, "p1", "P1") == "2 measurements of 'p1' now of 'P1'\n"
+    assert good("exclude", screen, "c4", "c5", "--reason", "gone") == (
+        "2 candidates excluded; 'aicau include' takes them back\n"
+    )
+    assert good("include", screen, "c4") == "1 candidate may be proposed again\n"
+    (folder / "more.csv").write_text("compound;dose;solvent\nn1;0,5;oil\n")
+    assert good("add", screen, folder / "more.csv").startswith("1 candidate added; 13 in all. Next: ")
+    assert good("change", screen, "--strategy", "random") == "strategy is now 'random'\n"
+    assert good("untell", screen, 2) == (
+        "2 measurements taken back, 2 of before count again. Next: tell the right file\n"
+    )
+    good("ask", screen, 2, "--replicates", 2, "--out", folder / "p.xlsx")
+    assert tables.read(folder / "p.xlsx").texts("viability", empty=True).to_pylist() == [""] * 4
+    good("ask", screen, 1, "--preview", "--out", folder / "look.csv")
+    (asked,) = json.loads(good("batches", screen, "--json"))
+    assert (asked["points"], asked["pending"]) == (4, 4)
+    told = json.loads(good("measurements", screen, "--all", "--json"))
+    assert [row["superseded_by"] for row in told] == [2, 2, 5, 5, None, None]
+    what = [row["what"] for row in json.loads(good("history", screen, "--json"))]
+    assert what == ["create", "tell", "rename", "exclude", "include", "add", "change", "untell", "ask"]
+    good("export", screen, folder / "out")
+    assert "13 candidates, 2 measurements, as they were" in good("import", folder / "out", folder / "new.db")
+    assert good("history", folder / "new.db", "--json") == good("history", screen, "--json")
+
+
+@pytest.mark.parametrize("verb", ["status", "tell", "pending", "history", "exclude", "untell"])
+def test_verbs_that_compute_nothing_do_not_import_torch(screen, verb):
+    (screen.parent / "r.csv").write_text("compound,viability,plate\nc1,0.5,p\n")
+    good("tell", screen, screen.parent / "r.csv")
+    words = {"tell": [screen.parent / "r.csv"], "exclude": ["c1", "--reason", "x"], "untell": ["1"]}.get(verb, [])
+    code = (
+        "import sys; from aicau.cli import main\n"
+        "try: main()\nfinally: print(sorted({'torch', 'numba', 'scipy', 'sklearn', 'matplotlib'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-c", code, verb, str(screen), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\n[]\n")

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from aicau.core.errors import InputError, StoreError
-from aicau.store import Chunk, Measurement, Moment, create_store, examine, open_store, schema
+from aicau.store import Chunk, Measurement, Moment, add_tell, create_store, examine, open_store, schema
 
 SETTINGS = {"candidates": 10, "id": "id", "target": "y", "batch": "plate", "strategy": "farthest", "columns": []}
 
@@ -29,7 +29,7 @@ def ask(store, *candidates, request=None, round=1, basis=0):
 
 def tell(store, *rows, digest="d", correct=False):
     with store.writing() as session:
-        return session.add_tell([Measurement(*row) for row in rows], digest, correct, "bob", "file.csv")
+        return add_tell(session, [Measurement(*row) for row in rows], digest, correct, "bob", "file.csv")
 
 
 def test_what_went_in_comes_out_after_reopening(store, address):
@@ -53,7 +53,14 @@ def test_what_went_in_comes_out_after_reopening(store, address):
         kinds = [(e.kind, e.author, e.reference) for e in session.table(schema.events)]
         assert kinds == [("create", "ada", None), ("ask", "ada", 1), ("tell", "bob", 1)]
         detail = json.loads(session.table(schema.events)[2].detail)
-        assert detail == {"rows": 3, "completed": 1, "failed": 1, "superseded": 0, "source": "file.csv"}
+        assert detail == {
+            "rows": 3,
+            "completed": 1,
+            "failed": 1,
+            "superseded": 0,
+            "source": "file.csv",
+            "answered": [[1, 0], [1, 1]],
+        }
         assert session.ask_of("r1").size == 2
         assert session.ask_of("r2") is None
     assert all(check.ok for check in examine(again))
@@ -117,7 +124,7 @@ def test_abandoned_points_are_all_or_none(store):
     assert store.fingerprint() == before
     with store.reading() as session:
         moment = Moment.read(session)
-    assert (moment.pending, moment.abandoned) == ([3], [1, 2])
+    assert (moment.pending, moment.barred) == ([3], [1, 2])
 
 
 def test_a_round_begins_with_the_first_ask_after_a_tell(store):

@@ -41,17 +41,16 @@ def test_the_contents_in_numbers(campaign):
     contents = gather(campaign)
     assert [r.round for r in contents.rounds] == [2, 3, 4]
     assert [r.measurements for r in contents.rounds] == [20, 40, 60]
-    assert [r.held_out_count for r in contents.rounds] == [20, 20, 0]
-    assert contents.rounds[-1].held_out is None
+    table = contents.progress.rounds
+    assert table.measurements.tolist() == [20, 40, 60]
+    assert table.held_out.isna().tolist() == [False, False, True]
     assert all(r.out_of_fold > 0 for r in contents.rounds)
-    # The held-out error of round 2 by hand: its kept model on what was measured next.
+    # The held-out error of round 2 by hand: its kept model on the means of what was measured next.
     with campaign.store.reading() as session:
-        rows = session.measurements()
-    model = campaign.models.kept(1)
-    new = [row for row in rows if row.tell == 2]
-    said = model.predict(np.array([row.candidate for row in new]))
-    by_hand = np.sqrt(np.mean((np.array([row.value for row in new]) - said.mean.numpy()) ** 2))
-    assert contents.rounds[0].held_out == pytest.approx(by_hand)
+        rows = pd.DataFrame(session.measurements())
+    new = rows[rows.tell == 2].groupby("candidate").value.mean()
+    said = campaign.models.kept(1).predict(new.index.tolist()).mean.numpy()
+    assert table.held_out[0] == pytest.approx(np.sqrt(np.mean((new.to_numpy() - said) ** 2)))
     assert [b.name for b in contents.noise.batches] == ["d0", "d1", "d2"]
     assert contents.noise.batches[1].shift > contents.noise.batches[2].shift
     assert contents.noise.freedom == 30
@@ -83,7 +82,7 @@ def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
     reader = Reader()
     reader.feed(page)
     tags = [tag for tag, _ in reader.tags]
-    assert tags.count("svg") == 6
+    assert tags.count("svg") == 7
     assert not {"script", "link", "iframe", "img"} & set(tags)
     for tag, attributes in reader.tags:
         for name in ("src", "href", "xlink:href"):
@@ -140,12 +139,12 @@ def test_before_the_first_results(tmp_path):
         campaign.ask(2)
         page = campaign.report(tmp_path / "r.html").read_text()
         assert page.count("<article>") == 1  # the map
-        assert page.count("<li>") == 5
+        assert page.count("<li>") == 6
         assert "this campaign has no batch column" in page
         campaign.tell(pd.DataFrame({"id": ["a"], "y": [1.0]}))
         page = campaign.report(tmp_path / "r.html").read_text()
         assert "nothing was measured twice" in page
-        assert page.count("<article>") == 3  # the error left out, its parts, the map
+        assert page.count("<article>") == 3  # the error, its parts, the map
 
 
 SCRIPT = "<script>alert('$x$ & \"y\"')</script>"
@@ -180,7 +179,7 @@ def test_every_name_is_escaped_for_every_task(tmp_path, task):
     assert ignored not in words
     assert all(set(attributes) <= ALLOWED for tag, attributes in reader.tags if tag in ("div", "td", "th", "svg"))
     expected = {"learning", "decomposition", "calibration", "candidates"}
-    values, labels = {"noise", "shifts"}, {"confusion", "agreement", "shares"}
+    values, labels = {"noise", "shifts", "parity"}, {"confusion", "agreement", "shares"}
     assert set(drawn) == expected | (labels if task == "classification" else values)
     assert ("无" in "".join(drawn.values())) == (task == "classification")
 
@@ -190,12 +189,15 @@ def test_figures_of_tiny_numbers_show_them(unit):
     """Energies in joules, and their squares, are as tall as any other."""
     drawn = [Figure().subplots() for _ in range(3)]
     figures._bars(drawn[0], [([unit**2, 2 * unit**2], "C0", "noise")])
-    rounds = [SimpleNamespace(measurements=m, out_of_fold=unit, held_out=None) for m in (8, 16)]
+    columns = ["error", "low", "high", "mean_only", "noise"]
+    rounds = pd.DataFrame({"measurements": [8, 16]} | dict.fromkeys(columns, unit))
     words, noise = (
         SimpleNamespace(error="error"),
         SimpleNamespace(replicates=[(unit, unit, 2)], sd=unit, dispersion=None),
     )
-    contents = SimpleNamespace(rounds=rounds, words=words, settings={"target": "energy"}, noise=noise)
+    contents = SimpleNamespace(
+        progress=SimpleNamespace(rounds=rounds), words=words, settings={"target": "energy"}, noise=noise
+    )
     figures.learning(drawn[1], contents)
     figures.noise(drawn[2], contents)
     tops = [axes.get_ylim()[1] for axes in drawn]
@@ -233,3 +235,22 @@ def test_an_installed_package_has_the_templates(tmp_path):
     assert {f"aicau/report/templates/{name}" for name in ("report.html.j2", "report.css")} <= set(
         zipfile.ZipFile(wheel).namelist()
     )
+
+
+def test_points_of_a_grid_do_not_hide_each_other_and_have_names(tmp_path):
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(45)], "x": [0, 1, 2] * 15, "z": [0] * 20 + [1] * 25})
+    with Campaign.create(tmp_path / "c.db", pool, target="y") as campaign:
+        campaign.ask(3)
+        found = gather(campaign)
+        places = np.unique(found.map.candidates.round(6), axis=0)
+        assert found.map.moved
+        assert len(places) == 45
+        assert found.map.axes == ("x (standardised)", "z (standardised)")
+        centre = pool.groupby(["x", "z"]).ngroup().to_numpy()
+        for cell in range(6):  # nobody leaves the neighbourhood of its own place
+            own = found.map.candidates[centre == cell]
+            assert np.ptp(own[:, 0]) < 1.23
+        page = campaign.report(tmp_path / "r.html").read_text()
+        assert [f"<title>c{i}: next</title>" in page for i in campaign.moment().pending] == [True] * 3
+        assert "Measure the 3 pending points, then tell the results: aicau tell c.db results.csv" in page
+        assert campaign.plot_map().axes[0].get_xlabel() == "x (standardised)"

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from aicau import Campaign
 from aicau.core.errors import InputError
 from aicau.store import Measurement
-from aicau.store.identity import known, look_alikes
+from aicau.store.identity import known
+from aicau.tables.candidates import look_alikes
 from aicau.tables.results import summary
 
 POOL = pd.DataFrame({"id": [f"c{i}" for i in range(30)], "x": np.linspace(0, 1, 30)})
@@ -153,7 +154,9 @@ def test_a_correction_does_not_answer_a_pending_point(campaign):
 def test_labels_are_checked_where_they_are_stored(tmp_path):
     with create(tmp_path / "c.db", task="classification") as campaign, Campaign.open(tmp_path / "c.db") as other:
         campaign.tell(table("c1 c2", ["1", "2"]))
-        with pytest.raises(InputError, match=r"row 2: '1\.0' and '1' are one number"):
+        with pytest.raises(
+            InputError, match=r"row 2: the class '1\.0' looks like '1'; write '1', or add --new '1.0' if"
+        ):
             campaign.tell(table("c2", "1.0"), correct=True)
         with pytest.raises(InputError, match="row 51: this is class number 51, and there can be 50"):
             campaign.tell(table(" ".join(["c2"] * 50), [f"k{i}" for i in range(50)]), correct=True)
@@ -167,7 +170,7 @@ def test_labels_are_checked_where_they_are_stored(tmp_path):
             return plain()
 
         object.__setattr__(campaign.store, "reading", slow)
-        with pytest.raises(InputError, match=r"row 2: '3\.0' and '3' are one number"):
+        with pytest.raises(InputError, match=r"row 2: the class '3\.0' looks like '3'"):
             campaign.tell(table("c4", "3.0"))
 
 
@@ -189,17 +192,32 @@ def test_columns_with_marks_that_nobody_sees_are_found(campaign, name):
     assert values(campaign) == [("c1", None, "P1")]
 
 
-def test_names_that_look_alike_are_pointed_out(tmp_path):
+def test_names_that_look_alike_need_a_decision(tmp_path):
     with create(tmp_path / "c.db", task="classification") as campaign:
         assert campaign.tell(table("c1 c2", ["Good", "bad"], [" P1", "1"]))["warnings"] == ()
+        assert campaign.tell(table("c3", "bad", "P1 "))["new"] == 1  # blanks around do not count
         assert campaign.status()["batches"] == 2
-        told = campaign.tell(table("c3 c4", ["good", "bad"], ["P1 ", "1.0"]))
-        assert [words.split(",")[0] for words in told["warnings"]] == [
-            "batch '1.0' looks like '1'",
-            "label 'good' looks like 'Good'",
-        ]
-        assert campaign.tell(table("c5", "good", "1.0"))["warnings"] == ()  # said once
-    assert look_alikes(["p 1", "Ｐ1", "q", "caf\u00e9"], ["P1", "cafe\u0301"]) == [
+        before = campaign.store.fingerprint()
+        for wrong, sentence in (
+            (
+                table("c4 c5", "bad", ["P2", "p1"]),
+                "row 3: the batch 'p1' looks like 'P1'; write 'P1', or add --new 'p1'",
+            ),
+            (table("c4", "bad", "1.0"), r"row 2: the batch '1.0' looks like '1'; write '1'"),
+            (table("c4 c5", "bad", ["Q1", "q1"]), "row 3: the batch 'q1' looks like 'Q1'"),
+            (
+                table("c4", "good"),
+                "the class 'good' looks like 'Good'; write 'Good', or add --new 'good' if it is another",
+            ),
+        ):
+            with pytest.raises(InputError, match=sentence):
+                campaign.tell(wrong)
+        assert campaign.store.fingerprint() == before
+        assert campaign.tell(table("c4 c5", "good", "1.0"), new=["1.0", "good"])["new"] == 2
+        assert campaign.tell(table("c6", "good", "1.0"))["warnings"] == ()  # decided once
+        assert campaign.tell(pd.DataFrame({"id": ["c7"], "y": "bad", "plate": [1.0]}))["new"] == 1  # a number: plate 1
+        assert campaign.status()["batches"] == 3
+    assert look_alikes(["P1", "cafe\u0301", "p 1", "Ｐ1", "q", "caf\u00e9"]) == [
         ("p 1", "P1"),
         ("Ｐ1", "P1"),
         ("caf\u00e9", "cafe\u0301"),
@@ -207,7 +225,7 @@ def test_names_that_look_alike_are_pointed_out(tmp_path):
 
 
 def test_the_words():
-    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "pending"], 0)
+    none = dict.fromkeys(["new", "known", "completed", "failed", "unrequested", "superseded", "placed", "pending"], 0)
     told = none | {"already": False}
     counts = {"new": 24, "known": 12, "completed": 20, "failed": 2, "unrequested": 4, "pending": 6}
     assert summary(told | counts) == (

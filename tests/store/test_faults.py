@@ -100,7 +100,7 @@ def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt install strace")
-@pytest.mark.parametrize("verb", ["init", "tell", "tell --correct", "abandon", "compact"])
+@pytest.mark.parametrize("verb", ["init", "tell", "tell --correct", "abandon", "compact", "untell", "add"])
 def test_kills_at_system_calls(verb, tmp_path):
     (tmp_path / "prepared").mkdir()
     pending = crashes.prepare(tmp_path / "prepared")

@@ -14,7 +14,7 @@ import pytest
 
 from aicau import Campaign, tables
 from aicau.core.errors import InputError, StoreError
-from aicau.store import Chunk, Measurement, create_store, examine, open_store
+from aicau.store import Chunk, Measurement, add_tell, create_store, examine, open_store
 from aicau.store.engine import connect, fault, label, locate
 from commands import POOL, run
 
@@ -30,7 +30,7 @@ def path(tmp_path):
 
 def add(store, value=0.5):
     with store.writing() as session:
-        return session.add_tell([Measurement(0, value, batch=f"plate {value}")], f"digest {value}", False, "ada")
+        return add_tell(session, [Measurement(0, value, batch=f"plate {value}")], f"digest {value}", False, "ada")
 
 
 def test_a_new_campaign_is_one_file_with_a_log_and_full_sync(path):
@@ -83,7 +83,7 @@ opened = []
 sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
 store = open_store(sys.argv[1])
 with store.writing() as session:
-    session.add_tell([Measurement(0, 1.0)], "x", False, "ada")
+    add_tell(session, [Measurement(0, 1.0)], "x", False, "ada")
 examine(store)
 store.fingerprint()
 print([name for name in opened if name.startswith(sys.argv[1])])
@@ -229,7 +229,7 @@ try:
     with store.reading() as session:
         print(len(session.measurements()))
     with store.writing() as session:
-        session.add_tell([Measurement(1, 1.0)], "x", False, "ada")
+        add_tell(session, [Measurement(1, 1.0)], "x", False, "ada")
 except StoreError as error:
     print(error)
 """

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from aicau import tables
 from aicau.core.errors import InputError
 from aicau.tables import candidates
-from aicau.tables.sheet import Sheet, is_numeric, plain
+from aicau.tables.kinds import is_numeric, plain
+from aicau.tables.sheet import Sheet
 from arrow_types import every_type
 
 
@@ -63,11 +64,9 @@ def test_parquet_and_frames_are_the_same(tmp_path):
         ("id,y\na,inf\n", "row 2, column 'y': expected a finite number, got 'inf'"),
         ("id,y\na,1e999\n", "row 2, column 'y': expected a finite number, got '1e999'"),
         ("id,y\na,1\nb,lots\n", "row 3, column 'y': expected a number, got 'lots'"),
-        ('id,y\na,"1,5"\n', "got '1,5'; write numbers with a decimal point"),
+        ('id,y\na,"1,500"\n', "got '1,500'; it may be 1.500 or 1500: write it so"),
         ("id,y\na,1,5\n", "row 2: expected 2 columns as in the header, got 3"),
         ("id,y\na\n", "row 2: expected 2 columns as in the header, got 1"),
-        ("id;y\na;1\n", "row 1: the columns are separated by ';'; save it with commas"),
-        ("id\ty\na\t1\n", "separated by '.t'"),
         ("", "is empty"),
         ("\n\n", "is empty"),
         ("id,y\n", "has column names but no rows"),
@@ -75,7 +74,7 @@ def test_parquet_and_frames_are_the_same(tmp_path):
         ("id,y,y\na,1,2\n", "row 1: columns 2 and 3 are both called 'y'"),
         ("id,,y\na,1,2\n", "row 1: column 2 has no name"),
         ("x,z\na,1\n", "has no column 'y'; it has 'x', 'z'"),
-        (b"id,y\na,\xff\xfe\n", "is not text in UTF-8|invalid UTF8"),
+        (b"id,y\na,\xff\x80\n", "is not text in UTF-8|invalid UTF8"),
         ("id,y\na,1\n".encode("utf-16")[2:], "zero byte"),
         ("id,y\n0x10,0x10\n", "expected a number, got '0x10'"),
         ("id,y\na,1_000\n", "expected a number, got '1_000'"),
@@ -229,7 +228,7 @@ def test_every_arrow_type_becomes_text_or_stays(tmp_path):
         ("id,y\n\na,1\nb,1,1\n", 4),
         ('id,y\n\n"a\n",1\nb,"1"2\n', 4),
         ('id,y\n\n"a\n",1\nb,"1\n', 4),
-        (b'id,y\n\n"a\n",1\nb,\xff\n', 4),
+        (b'id,y\n\n"a\n",1\nb,\x81\n', 4),
         (b'id,y\n\n"a\n",1\n"b\x00,1\n', 4),
     ],
 )

@@ -5,42 +5,36 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 """
 
 import itertools
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout
+from aicau.campaign import handout, plates
+from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
+    add_cost,
     check_address,
     check_goal,
     check_model,
     check_name,
-    check_room,
-    check_size,
+    check_scale,
     default_author,
     settings_for,
-    strategy_of,
-    task_of,
 )
-from aicau.core.errors import InputError
-from aicau.core.files import check_new, check_other, is_report, named, write_whole
-from aicau.store import PENDING, Check, Moment, Store, create_store, examine, open_store, schema
-from aicau.tables import candidates, results
-
-if TYPE_CHECKING:
-    from aicau.campaign.model import Model
-    from aicau.strategy import Strategy
+from aicau.campaign.showing import Showing
+from aicau.core.errors import InputError, shown
+from aicau.core.files import check_new, check_other, named, write_whole
+from aicau.store import Store, create_store, open_store
+from aicau.tables import candidates
 
 
-class Campaign:
+class Campaign(Changing, Showing):
     """A laboratory's campaign: ask, measure, tell, predict, again and again. The only class with state.
 
     Make one with `Campaign.create`, open one with `Campaign.open`; use it in a `with` block or call `close`.
@@ -58,6 +52,11 @@ class Campaign:
     """
 
     def __init__(self, store: Store, author: str | None = None) -> None:
+        if not isinstance(store, Store):
+            raise InputError(
+                f"open a campaign with Campaign.open({shown(store)}), or make one with Campaign.create({shown(store)},"
+                " pool, target)"
+            )
         self.store = store
         self.author = check_name("the author", author or default_author())
         self.models = Models(store)
@@ -78,6 +77,13 @@ class Campaign:
         ensemble: str = "combined",
         goal: str = "map",
         weight: str | None = None,
+        sheet: str | None = None,
+        skip: int = 0,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
+        scale: str = "linear",
+        cost: str | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -86,7 +92,7 @@ class Campaign:
         url : str or Path
             A file such as screen.db that does not exist yet, or postgresql://user@host/database.
         pool : str, Path or DataFrame
-            The candidates: a CSV or Parquet file, or a table.
+            The candidates: a CSV, Excel or Parquet file, or a table.
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
         strategy : str, optional
@@ -106,14 +112,32 @@ class Campaign:
             those beyond a threshold (above:3.5, below:3.5).
         weight : str, optional
             A column of the pool with how much each candidate counts, 0 or more; it is no feature.
+        sheet : str, optional
+            Which sheet of an Excel file.
+        skip : int
+            Lines above the column names.
+        layout : {96, 384} or path, optional
+            The plate that every batch is laid out on, or a file with a column `well` of the wells that may be used.
+        controls : mapping, optional
+            References on every plate: how many wells each has, or which; {"DMSO": 8, "blank": ["A01", "H12"]}.
+        edges : bool
+            False leaves the outermost wells of the plate empty.
+        scale : {"linear", "log"}
+            "log" for a positive target whose errors are ratios: intervals stay positive.
+        cost : str, optional
+            The column of the pool with the cost of measuring each candidate; see `ask`.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
-        sheet = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None)
+        read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
-        settings = settings_for(sheet, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
-        pieces = candidates.cut(sheet, id, settings["columns"])
+        ignore = [*ignore, *([] if cost is None or cost in ignore else [cost])]
+        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
+        settings["scale"] = check_scale(scale, task)
+        add_cost(settings, read, cost)
+        plates.settle(settings, layout, controls, edges)
+        pieces = candidates.cut(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
@@ -133,80 +157,46 @@ class Campaign:
     ) -> None:
         self.close()
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return self.store.settings
-
-    @property
-    def n(self) -> int:
-        return int(self.settings["candidates"])
-
-    @property
-    def task(self) -> str:
-        return task_of(self.settings)
-
-    @property
-    def strategy(self) -> "Strategy":
-        return strategy_of(self.settings)
-
     # Asking
 
     def ask(
-        self, n: int, request: str | None = None, goal: str | None = None, weight: str | None = None
+        self,
+        n: int,
+        request: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+        replicates: int = 1,
+        preview: bool = False,
+        budget: float | None = None,
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
-        The same `request` again gives the same batch: nothing is asked twice when a connection or a laptop died. `goal`
-        and `weight` are for this batch; those of the campaign where they are not given.
+        Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
+
+        Parameters
+        ----------
+        n : int
+            How many points.
+        request : str, optional
+            A name. The same name again gives the same batch: nothing is asked twice when a connection died.
+        goal, weight : str, optional
+            For this batch; those of the campaign where they are not given.
+        replicates : int
+            Wells of each point: the batch has `n * replicates` rows.
+        preview : bool
+            Only look: nothing is kept, no point is pending.
+        budget : float, optional
+            At most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
         """
-        n = check_size(n)
-        goal = check_goal(self.settings.get("goal", "map") if goal is None else goal, self.task)
-        weight = self.settings.get("weight") if weight is None else weight
-        with self.store.reading() as session:
-            if (known := handout.answered(session, self.settings, request, n)) is not None:
-                return known
-            moment = Moment.read(session)
-        check_room(moment, n, self.n)
-        model = None if self.models.missing(moment) else self.models.at(moment)
-        rows = self._choose(moment, model, n, goal, weight)
-        with self.store.writing() as session:
-            if (known := handout.answered(session, self.settings, request, n)) is not None:
-                return known
-            if session.number(schema.asks.c.id) != moment.last_ask:
-                # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
-                moment = Moment.read(session)
-                rows = self._choose(moment, model, n, goal, weight)
-            basis = moment.basis if model is None else model.basis
-            ask = session.add_ask(rows, request, moment.round, basis, self.settings["strategy"], self.author)
-            return handout.batch(session, self.settings, ask)
+        from aicau.campaign.asking import ask
 
-    def pending(self) -> pd.DataFrame:
-        """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out."""
-        with self.store.reading() as session:
-            return handout.batch(session, self.settings, None, PENDING)
-
-    def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
-        """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
-        with self.store.reading() as session:
-            return handout.last(session, self.settings)
-
-    def moment(self) -> Moment:
-        """All that the next batch depends on, as it is now."""
-        with self.store.reading() as session:
-            return Moment.read(session)
-
-    def _choose(
-        self, moment: Moment, model: "Model | None", n: int, goal: str, weight: str | None
-    ) -> list[tuple[int, int, str, str]]:
-        from aicau.campaign.choice import choose
-
-        check_room(moment, n, self.n)
-        picks = choose(self.models, moment, model, self.strategy, self.task, self.settings["seed"], n, goal, weight)
-        return [(p.candidate, p.replicate, p.reason, json.dumps(p.numbers, sort_keys=True)) for p in picks]
+        return ask(self, n, request, goal, weight, replicates, preview, budget)
 
     # Telling
 
-    def tell(self, table: Any, correct: bool = False) -> dict[str, Any]:
+    def tell(
+        self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
+    ) -> dict[str, Any]:
         """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Parameters
@@ -217,80 +207,83 @@ class Campaign:
         correct : bool
             Replace what was told before for the same id and batch (and replicate, where given); the old rows stay,
             marked as superseded.
+        new : sequence of str
+            Batches or classes that are new ones, though they look like known ones (`p1` beside `P1`).
+        sheet : str, optional
+            Which sheet of an Excel file.
+        skip : int
+            Lines of an instrument above the column names.
 
         Returns
         -------
         dict
             Counts: `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` if
-            nothing was new; `warnings` about names that look alike.
+            nothing was new; `warnings` about what may not be meant so.
         """
+        from aicau.campaign.telling import tell
+
         check_other(table, self.store.engine.url.database)
-        sheet = tables.read(table)
-        with self.store.reading() as session:
-            ids = candidates.all_ids(session.ids())
-        settings = self.settings
-        own = {column["name"] for column in settings["columns"]}
-        rows = results.parse(sheet, settings["id"], settings["target"], settings["batch"], ids, self.task, own)
-        source = Path(table).name if isinstance(table, str | Path) else None
-        digest = results.digest(rows, correct)
-        with self.store.writing() as session:
-            try:
-                return asdict(session.add_tell(rows, digest, correct, self.author, source))
-            except InputError as error:  # about a row
-                raise InputError(f"{sheet.name}, {error}") from error
 
-    def abandon(self, ids: Iterable[str] | str) -> int:
-        """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
-        several = isinstance(ids, Iterable) and not isinstance(ids, str)
-        names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
-        if not names:
-            raise InputError("name at least one id to abandon")
-        sheet = tables.read(pd.DataFrame({"id": names}), "the list")
-        with self.store.reading() as session:
-            index = results.find(sheet, "id", candidates.all_ids(session.ids()))
-        with self.store.writing() as session:
-            return session.abandon(dict(zip(index, names, strict=True)), self.author)
+        return tell(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
 
-    def predictions(self) -> Iterator[pa.Table]:
+    def check(
+        self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
+    ) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """What `tell` would do with a table, row by row; nothing is stored. Parameters are those of `tell`.
+
+        Returns
+        -------
+        DataFrame, dict
+            The table with the number of each `row`, its `outcome` ("new", "known already", "looks wrong") and a `note`,
+            and what `tell` would return for the rows that are right. At most 20 wrong rows are named; a table with
+            more, or without a column it needs, is refused as a whole.
+        """
+        from aicau.campaign.checking import check
+
+        return check(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
+
+    # Predicting
+
+    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
         model = self.models.current()
         with self.store.reading() as session:
-            parts = session.ids()
-        return handout.predictions(model, parts, self.settings["id"])
+            return handout.predictions(session, model, self.settings, details)
 
-    def predict(self, path: str | Path | None = None, force: bool = False) -> pd.DataFrame | None:
+    def predict(
+        self, path: str | Path | None = None, force: bool = False, details: bool = False
+    ) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
         the expected squared error of a network: epistemic, bias, aleatoric.
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
-        With a path the table is streamed into that CSV or Parquet file instead; `force` replaces an existing one.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Stream the table into this CSV, Parquet or Excel file instead of returning it.
+        force : bool
+            Replace an existing file.
+        details : bool
+            Also the ignored columns, and mean and number of the measurements of each candidate.
         """
         if path is None:
-            return pa.concat_tables(self.predictions()).to_pandas()
+            return pa.concat_tables(self.predictions(details)).to_pandas()
         check_new(named(path), force, self.store.engine.url.database)
-        stream = self.predictions()
+        stream = self.predictions(details)
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
 
-    def status(self) -> dict[str, Any]:
-        """Counts and settings, as plain JSON."""
-        with self.store.reading() as session:
-            return handout.status(session, self.settings)
+    # Files
 
-    def doctor(self) -> list[Check]:
-        """Everything that must hold, looked at once more; nothing is changed."""
-        return examine(self.store)
+    @classmethod
+    def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> "Campaign":
+        """The campaign that `export` wrote into a folder, in a new file or database: history, corrections, models."""
+        from aicau.campaign.restore import restore
 
-    def compact(self) -> dict[str, int]:
-        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
-        changes; a report then has held-out errors of the last rounds only.
-
-        Returns how many models were dropped, and their size in bytes.
-        """
-        dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
-        return {"dropped": dropped, "bytes": freed}
+        return cls(restore(Path(folder), check_address(url)), author)
 
     def export(self, folder: str | Path, force: bool = False) -> list[Path]:
         """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.
@@ -300,16 +293,3 @@ class Campaign:
         from aicau.campaign.export import export
 
         return export(self.store, named(folder), force)
-
-    def report(self, path: str | Path, force: bool = False) -> Path:
-        """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
-
-        It replaces an earlier report, and another file only with `force`.
-        """
-        from aicau.report.gather import gather
-        from aicau.report.page import render
-
-        force = force or is_report(named(path))
-        check_new(named(path), force, self.store.engine.url.database)
-        text = render(gather(self))
-        return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)

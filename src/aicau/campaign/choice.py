@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -23,6 +23,9 @@ from aicau.prediction import Prediction, outcome
 from aicau.round import AT_ONCE, Past, Round, first_batch, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Numbers = dict[str, float | int | str | None]
 
@@ -78,7 +81,7 @@ def choose(
     for row in moment.rows:
         known.setdefault(row.candidate, []).append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
-    allowed[moment.pending + moment.abandoned] = False
+    allowed[moment.pending + moment.barred] = False
     marked[[*known, *moment.pending]] = True
     round = model_round(moment, task)
     keys = keys_of(seed, round)
@@ -125,11 +128,34 @@ def choose(
     return picks
 
 
+def affordable(
+    picks: Sequence[Pick], described: "pd.DataFrame", settings: dict[str, Any], n: int, budget: float
+) -> list[Pick]:
+    """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
+    if "cost" not in settings:
+        raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
+    if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
+        raise InputError(f"a budget is a number above 0; got {budget!r}")
+    left = float(budget)
+    found: list[Pick] = []
+    for pick, cost in zip(picks, described[settings["cost"]].astype(float), strict=True):
+        if cost <= left and len(found) < n:
+            left -= cost
+            words = f"{pick.reason}; costs {cost:g}, {left:g} of the budget are left"
+            found.append(replace(pick, reason=words, numbers=pick.numbers | {"cost": cost}))
+    if not found:
+        raise InputError(f"no point of the next batch costs {budget:g} or less; raise the budget")
+    return found
+
+
 def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
     """How likely each candidate is what a goal looks for; None where all count alike."""
     if goal.name == "map":
         return None
-    parts: list[Any] = [model.predict(index) for index in torch.arange(len(model.state.x)).split(AT_ONCE)]
+    if model.log and goal.threshold is not None:
+        goal = replace(goal, threshold=math.log(max(goal.threshold, 1e-300)))
+    own = (model.predict(index) for index in torch.arange(len(model.state.x)).split(AT_ONCE))
+    parts: list[Any] = [getattr(part, "inner", part) for part in own]  # on a log scale, of ln y
     mean = torch.cat([torch.as_tensor(part.mean) for part in parts])
     if model.state.task.squared:
         unknown = torch.cat([part.unknown for part in parts])

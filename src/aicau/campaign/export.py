@@ -18,28 +18,40 @@ from aicau.store import Session, Store, schema
 from aicau.tables import candidates
 
 FORMAT = "aicau export"
+STRUCTURE = "structure.json"  # what CSV does not say: types, chunks, settings of the beginning
+ROWS = ("candidates", "asks", "proposals", "tells", "events", "measurements")
+KINDS = {"INTEGER": pa.int64(), "TEXT": pa.string(), "DOUBLE": pa.float64()}
+SAID = ("time", "author", "superseded_time", "superseded_author")  # of a measurement, from the history
 MANIFEST = "manifest.json"  # what an export wrote, with hashes: the next one replaces only that
 
 
 def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
-    """candidates, proposals, measurements and events as CSV, settings as JSON, every model as safetensors."""
+    """Every table as CSV, settings as JSON, every model as safetensors; `aicau.campaign.restore` reads it back."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"cannot export to {folder}: it is not a folder; choose another name")
     with store.reading() as session:
         ids = candidates.all_ids(session.ids())
-        name = store.settings["id"]
-        files: dict[str, Callable[[Path], object]] = {
-            "candidates.csv": lambda path: tables.write(_candidates(session, name), path),
-            "proposals.csv": lambda path: tables.write(_rows(session, schema.proposals, ids, name), path),
-            "measurements.csv": lambda path: tables.write(_measurements(session, ids, store.settings), path),
-            "events.csv": lambda path: tables.write(_rows(session, schema.events, ids, name), path),
-            "settings.json": partial(_json, store.settings),
+        settings = store.settings
+        rows = {name: _rows(session, schema.metadata.tables[name], ids, settings) for name in ROWS[1:-1]}
+        rows["measurements"] = _measurements(session, ids, settings)
+        first = next(_candidates(session, settings["id"]))
+        structure = {
+            "settings": json.loads(session.meta()["settings"]),  # of the beginning; events hold what was changed since
+            "chunks": session.sizes(),
+            "columns": {name: _kinds(table) for name, table in rows.items()},
+            "measurements": _names(settings),
         }
-        for basis, round, _ in session.model_infos():
-            if session.model(basis) is None:
-                continue  # dropped by compact, or damaged
-            files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_model, session, basis, "tensors")
-            files[f"models/round-{round}-tell-{basis}.json"] = partial(_model, session, basis, "info")
+        structure["columns"]["candidates"] = _kinds(first)
+        files: dict[str, Callable[[Path], object]] = {
+            "candidates.csv": lambda path: tables.write(_candidates(session, settings["id"]), path),
+            **{f"{name}.csv": partial(_write, table) for name, table in rows.items()},
+            "settings.json": partial(_json, settings),
+            STRUCTURE: partial(_json, structure),
+        }
+        for basis, round, info in session.model_texts():
+            if session.model(basis) is not None:  # not dropped by compact
+                files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_tensors, session, basis)
+            files[f"models/round-{round}-tell-{basis}.json"] = partial(_text, info)
         if not force:
             _check_folder(folder, [*files, MANIFEST])
         for file, write in files.items():
@@ -71,9 +83,21 @@ def _json(data: dict[str, Any], path: Path) -> None:
     path.write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
 
 
-def _model(session: Session, basis: int, part: str, path: Path) -> None:
-    data = getattr(session.model(basis), part)
-    path.write_bytes(data.encode() if isinstance(data, str) else bytes(data))
+def _kinds(table: pa.Table) -> list[tuple[str, str]]:
+    return [(field.name, str(field.type)) for field in table.schema]
+
+
+def _text(text: str, path: Path) -> None:
+    path.write_bytes(text.encode())
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    tables.write([table], path)
+
+
+def _tensors(session: Session, basis: int, path: Path) -> None:
+    row = session.model(basis)
+    path.write_bytes(b"" if row is None else bytes(row.tensors))
 
 
 def _candidates(session: Session, id: str) -> Iterator[pa.Table]:
@@ -82,37 +106,36 @@ def _candidates(session: Session, id: str) -> Iterator[pa.Table]:
 
 
 def _columns(table: Any, rows: Any) -> dict[str, pa.Array]:
-    kinds = {"INTEGER": pa.int64(), "TEXT": pa.string(), "DOUBLE": pa.float64()}
     values = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
-    return {c.name: pa.array(v, kinds[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
+    return {c.name: pa.array(v, KINDS[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
 
 
-def _rows(session: Session, table: Any, ids: pa.Array, id: str) -> Iterator[pa.Table]:
+def _rows(session: Session, table: Any, ids: pa.Array, settings: dict[str, Any]) -> pa.Table:
     columns = _columns(table, session.table(table))
     if "candidate" in columns:
         columns["candidate"] = pc.take(ids, columns["candidate"])
-        columns = {id if name == "candidate" else name: column for name, column in columns.items()}
-    yield pa.table(columns)
+    return pa.table({settings["id"] if name == "candidate" else name: column for name, column in columns.items()})
 
 
-def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> Iterator[pa.Table]:
+def _names(settings: dict[str, Any]) -> dict[str, str]:
+    """What the columns of the measurements are called: the campaign's own names, and ours where they are free."""
+    label = settings.get("task") == "classification"  # whatever a result is stands in the place of the value
+    own = {"candidate": settings["id"], "batch": settings["batch"] or "batch"}
+    own["label" if label else "value"] = settings["target"]
+    taken = set(own.values())
+    order = [c.name for c in schema.measurements.columns if c.name != "label"]
+    ours = {"id": "measurement", "repeats": "count"}
+    names = ["label" if label and name == "value" else name for name in order]
+    free = {name: ours.get(name, name) for name in [*names, *SAID]}
+    return {name: own.get(name) or (f"aicau_{word}" if word in taken else word) for name, word in free.items()}
+
+
+def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> pa.Table:
     """With the campaign's own column names, and when and by whom each row was told and superseded."""
     columns = _columns(schema.measurements, session.measurements(current=False))
-    said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind == "tell"}
-    result = "label" if settings.get("task") == "classification" else "value"
-    place = {"value": result}  # whatever it is stands there
-    columns = {place.get(name, name): columns[place.get(name, name)] for name in columns if name != "label"}
-    own = {"candidate": settings["id"], result: settings["target"], "batch": settings["batch"] or "batch"}
-    taken = set(own.values())
-
-    def free(name: str) -> str:
-        return f"aicau_{name}" if name in taken else name
-
-    ours = {"id": free("measurement"), "repeats": free("count")}
-    out = {own.get(name) or ours.get(name) or free(name): column for name, column in columns.items()}
-    out[settings["id"]] = pc.take(ids, columns["candidate"])
-    for prefix, column in (("", "tell"), ("superseded_", "superseded_by")):
-        for at, word in enumerate(("time", "author")):
-            told = [None if t is None else said[t][at] for t in columns[column].to_pylist()]
-            out[free(f"{prefix}{word}")] = pa.array(told, pa.string())
-    yield pa.table(out)
+    said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind != "ask"}
+    columns["candidate"] = pc.take(ids, columns["candidate"])
+    for at, name in enumerate(SAID):
+        told = columns["tell" if at < 2 else "superseded_by"].to_pylist()
+        columns[name] = pa.array([None if t is None else said[t][at % 2] for t in told], pa.string())
+    return pa.table({name: columns[stored] for stored, name in _names(settings).items()})

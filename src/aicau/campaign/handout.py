@@ -1,16 +1,20 @@
 """What a campaign hands out, made from the rows of its store: batches, predictions, counts."""
 
 import json
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, task_of
 from aicau.core.errors import InputError, shown
-from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, schema
+from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, schema
 from aicau.tables import candidates
 
 if TYPE_CHECKING:
@@ -18,18 +22,28 @@ if TYPE_CHECKING:
 
 
 def batch(session: Session, settings: dict[str, Any], ask: int | None, status: str | None = None) -> pd.DataFrame:
-    """Proposed points, of one ask or in one state: id, columns of the pool, replicate, reason and its numbers."""
-    rows = session.proposals(ask, status)
-    frame = described(session, settings["id"], [row.candidate for row in rows])
-    frame["replicate"] = [row.replicate for row in rows]
-    frame["reason"] = [row.why for row in rows]
+    """Proposed points, of one ask or in one state."""
+    if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
+        raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
+    return frame(session, settings, session.proposals(ask, status))
+
+
+def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd.DataFrame:
+    """Proposed points: id, columns of the pool, replicate, reason and its numbers."""
+    found = described(session, settings, [row.candidate for row in rows])
+    found["replicate"] = [row.replicate for row in rows]
+    found["reason"] = [row.why for row in rows]
     numbers = [json.loads(row.numbers) for row in rows]
+    if settings.get("layout"):
+        found.insert(1, "well", [one.get("well") for one in numbers])
     for name in candidates.REASONS:
-        frame[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
-    return frame
+        found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+    return found
 
 
-def answered(session: Session, settings: dict[str, Any], request: str | None, n: int) -> pd.DataFrame | None:
+def answered(
+    session: Session, settings: dict[str, Any], request: str | None, n: int, budget: float | None = None
+) -> pd.DataFrame | None:
     """The batch that this request was answered with; None where it is new."""
     if request is None:
         return None
@@ -37,33 +51,72 @@ def answered(session: Session, settings: dict[str, Any], request: str | None, n:
     row = session.ask_of(request)
     if row is None:
         return None
-    if row.size != n:
+    if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
     return batch(session, settings, row.id)
 
 
-def described(session: Session, id: str, index: Sequence[int]) -> pd.DataFrame:
+def described(session: Session, settings: dict[str, Any], index: Sequence[int]) -> pd.DataFrame:
     """Ids and columns of some candidates, in that order."""
+    ends = np.cumsum(session.sizes())
     wanted = np.asarray(index, dtype=np.int64)
+    chunk = np.searchsorted(ends, wanted, side="right")
     parts: list[pa.Table] = []
     places: list[Any] = []
-    for number, ids, features in session.features(wanted // candidates.CHUNK if index else [0]):
-        inside = np.flatnonzero(wanted // candidates.CHUNK == number)
-        table = candidates.unpack(features).add_column(0, id, candidates.unpack(ids).column(0))
-        parts.append(table.take(wanted[inside] - number * candidates.CHUNK))
+    for number, ids, features in session.features(chunk if len(wanted) else [0]):
+        inside = np.flatnonzero(chunk == number)
+        table = candidates.unpack(features).add_column(0, settings["id"], candidates.ids_of(ids, settings))
+        parts.append(table.take(wanted[inside] - (ends[number - 1] if number else 0)))
         places.append(inside)
-    frame = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
-    return frame.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
+    found = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
+    return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
 
-def predictions(model: "Model", chunks: Sequence[bytes], id: str) -> Iterator[pa.Table]:
+def predictions(session: Session, model: "Model", settings: dict[str, Any], details: bool) -> Iterator[pa.Table]:
     """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
-    start = 0
-    for chunk in chunks:
-        ids = candidates.unpack(chunk).column(0)
-        columns = model.predict(np.arange(start, start + len(ids))).columns()
-        yield pa.table({id: ids, **{f"aicau_{k}" if k == id else k: pa.array(v) for k, v in columns.items()}})
-        start += len(ids)
+    parts = (
+        [(ids, features if details else b"") for _, ids, features in session.features()]
+        if details
+        else [(ids, b"") for ids in session.ids()]
+    )
+    measured = _measured(session, settings) if details else {}
+    return _stream(model, parts, settings, measured, details)
+
+
+def _stream(
+    model: "Model", parts: Sequence[tuple[bytes, bytes]], settings: dict[str, Any], measured: Any, details: bool
+) -> Iterator[pa.Table]:
+    start, id = 0, settings["id"]
+    for ids, features in parts:
+        own = {id: candidates.ids_of(ids, settings)}
+        index = np.arange(start, start + len(own[id]))
+        said = model.predict(index).columns()
+        if details:
+            table = candidates.unpack(features)
+            ignored = [c["name"] for c in settings["columns"] if c["kind"] == "ignored"]
+            own |= {name: table.column(name) for name in ignored}
+            values = [measured.get(at, (None, 0)) for at in index.tolist()]
+            kind = pa.string() if task_of(settings) == "classification" else pa.float64()
+            said |= {
+                "measured": pa.array([value for value, _ in values], kind),
+                "measured_n": pa.array([count for _, count in values], pa.int64()),
+            }
+        yield pa.table(own | {f"aicau_{k}" if k in own else k: pa.array(v) for k, v in said.items()})
+        start += len(index)
+
+
+def _measured(session: Session, settings: dict[str, Any]) -> dict[int, tuple[Any, int]]:
+    """Mean (or most frequent label) and number of the current measurements of each candidate."""
+    found: dict[int, Any] = {}
+    for row in session.measurements():
+        if row.status == "ok":
+            count = found.setdefault(row.candidate, Counter())
+            count[row.value if row.label is None else row.label] += row.repeats
+    if task_of(settings) == "classification":
+        return {c: (min(some, key=lambda name: (-some[name], name)), some.total()) for c, some in found.items()}
+    return {
+        c: (math.fsum(value * n for value, n in some.items()) / some.total(), some.total()) for c, some in found.items()
+    }
 
 
 def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
@@ -73,6 +126,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
     current = [row for row in rows if row.superseded_by is None]
     sizes = [size for _, _, size in session.model_rounds() if size]
     states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
+    closed = changes.barred(session, ()).values()
     return {
         "candidates": settings["candidates"],
         "measurements": sum(row.status == "ok" for row in current),
@@ -81,10 +135,13 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "superseded": len(rows) - len(current),
         **states,
         "abandoned": session.count(schema.proposals, status=ABANDONED),
+        "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
+        "changed": session.last_time(),
+        "last_size": 0 if last is None else last.size,
         "rounds": 0 if last is None else last.round,
         "asks": 0 if last is None else last.id,
-        "tells": session.number(schema.tells.c.id),
+        "tells": sum(row.correct != changes.CHANGED for row in session.table(schema.tells)),
         "models": len(sizes),
         "model_bytes": sum(sizes),
         "task": task_of(settings),
@@ -97,8 +154,114 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "id": settings["id"],
         "target": settings["target"],
         "batch": settings["batch"],
+        "progress": _now(session, settings),
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
+        "warnings": warnings(session, settings),
     }
+
+
+def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
+    """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
+    found = look(session, settings, task_of(settings))
+    if found.rounds.empty:
+        return None
+    now = found.rounds[COLUMNS].iloc[-1].to_dict()
+    return (
+        {name: int(now[name]) for name in COLUMNS[:2]}
+        | {k: float(now[k]) for k in COLUMNS[2:]}
+        | {"advice": found.advice}
+    )
+
+
+def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
+    """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
+    words = candidates.notes(settings["columns"], settings["candidates"])
+    far = {
+        number: (expected, row)
+        for row, detail in changes.changes(session, "tell")
+        for number, expected in detail.get("suspects", ())
+    }
+    if not far:
+        return words
+    there = [row for row in session.measurements() if row.id in far]
+    names = described(session, settings, [row.candidate for row in there])[settings["id"]]
+    for row, name in zip(there, names, strict=True):
+        expected, event = far[row.id]
+        where = "" if row.batch is None else f" on {row.batch!r}"
+        words.append(
+            f"{settings['target']} {row.value:.6g} of {name!r}{where} (tell {event.reference}) is far from what was"
+            f" known (about {expected:.3g}); is it a slip? replace it with 'aicau tell --correct'"
+        )
+    return words
+
+
+def batches(session: Session) -> pd.DataFrame:
+    """One row for each ask."""
+    said = {row.reference: row for row in session.table(schema.events) if row.kind == "ask"}
+    states: dict[int, Counter[str]] = {}
+    for row in session.proposals():
+        states.setdefault(row.ask, Counter())[row.status] += 1
+    rows = [
+        {
+            "batch": row.id,
+            "time": said[row.id].time,
+            "author": said[row.id].author,
+            "round": row.round,
+            "request": row.request,
+            "strategy": row.strategy,
+            "points": row.size,
+            **{state: states[row.id][state] for state in (PENDING, COMPLETED, FAILED, ABANDONED)},
+        }
+        for row in session.table(schema.asks)
+    ]
+    columns = ["batch", "time", "author", "round", "request", "strategy", "points"]
+    return pd.DataFrame(rows, columns=[*columns, PENDING, COMPLETED, FAILED, ABANDONED])
+
+
+def measurements(session: Session, settings: dict[str, Any], current: bool) -> pd.DataFrame:
+    """What was told, with the campaign's own column names."""
+    rows = session.measurements(current)
+    numbers = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
+    id, target, batch = settings["id"], settings["target"], settings["batch"]
+    found = described(session, settings, [row.candidate for row in rows])[[id]]
+    label = task_of(settings) == "classification"
+    found[target] = [row.label if label else row.value for row in rows]
+    if batch is not None:
+        found[batch] = [row.batch for row in rows]
+    found["replicate"] = pd.array([row.replicate for row in rows], dtype="Int64")
+    found["status"] = [row.status for row in rows]
+    found["sem"] = pd.array([row.sem for row in rows], dtype="Float64")
+    found["count"] = [row.repeats for row in rows]
+    found["tell"] = [row.tell for row in rows]
+    found["time"] = [numbers[row.tell].time for row in rows]
+    found["author"] = [numbers[row.tell].author for row in rows]
+    if not current:
+        found["superseded_by"] = pd.array([row.superseded_by for row in rows], dtype="Int64")
+    return found
+
+
+def history(session: Session) -> pd.DataFrame:
+    """One row for each thing that happened."""
+    rows = session.table(schema.events)
+    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
+    words = []
+    for row in rows:
+        detail = json.loads(row.detail)
+        shortened = {k: detail[k] for k in detail if k not in ("answered", "candidates", "suspects", "settings")}
+        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
+        words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
+    return pd.DataFrame(
+        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
+    ).rename(columns={"kind": "what"})
+
+
+def html(where: str, found: dict[str, Any]) -> str:
+    """A campaign as a small table, for notebooks."""
+    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
+    rows = [("campaign", where), *((name, found[name]) for name in names)]
+    rows += [("warning", words) for words in found["warnings"]]
+    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(cells)}</table>"
 
 
 def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:

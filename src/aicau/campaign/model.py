@@ -16,10 +16,12 @@ from aicau.core.omega import Omega
 from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
 from aicau.prediction import Figures, Prediction, Predictor, State, outcome
+from aicau.prediction.logarithm import LogPrediction
+from aicau.prediction.regression import ValuePrediction
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
-FORMAT = 4  # of `state`; models of earlier formats are fitted again
+FORMAT = 5  # of `state`; models of earlier formats are fitted again
 UNITS = ("shift", "scale", "shared")
 ROWS = ("index", "y", "batch")
 WEIGHTS = ("parameters", "unseen", "epochs")
@@ -36,6 +38,7 @@ class Model:
     predictor: Predictor
     labels: tuple[str, ...]
     basis: int  # tells behind it
+    log: bool = False  # everything is of ln y
 
     @property
     def figures(self) -> Figures:
@@ -48,7 +51,8 @@ class Model:
 
     def predict(self, index: Any = None) -> Prediction:
         """All candidates or some, in the target's own units."""
-        return self.predictor.predict(self.state, None if index is None else torch.as_tensor(index))
+        said = self.predictor.predict(self.state, None if index is None else torch.as_tensor(index))
+        return LogPrediction(said) if self.log and isinstance(said, ValuePrediction) else said
 
     def pack(self) -> tuple[dict[str, Tensor], str]:
         """Tensors for safetensors, and the rest as JSON."""
@@ -84,7 +88,7 @@ def fit(
     """The round of a campaign after its measurements."""
     what = outcome(task).task(told.labels)
     how = Round(ensembles.make(task=what), what, combine=ensemble == COMBINED)
-    state = how.fit(x, told.observations, keys)
+    state = how.fit(x, told.observations, keys, told.controls)
     predictor = how.predictor(state, strategy.bias, told.labels)
     return Model(how, ensemble, strategy, state, predictor, told.labels, basis)
 

@@ -1,11 +1,12 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from aicau.campaign.setup import check_weights, ensemble_of, strategy_of, task_of
+from aicau.campaign.setup import check_weights, ensemble_of, is_log, strategy_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import Moment, Store
 from aicau.tables import candidates
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from aicau.campaign.model import Model
+    from aicau.campaign.rows import Told
 
 EXACT = 10**7  # numbers in the pool up to which they are kept in float64
 
@@ -28,7 +30,7 @@ class Models:
 
     def features(self) -> "Tensor":  # (n, d)
         """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
-        if self._x is None:
+        if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
             parts = []
@@ -69,18 +71,27 @@ class Models:
             self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
         return self.last[1]
 
+    def told(self, moment: Moment) -> "Told":
+        """The measurements of this moment, with the controls of their plates."""
+        from aicau.campaign.plates import kept
+        from aicau.campaign.rows import read
+
+        with self.store.reading() as session:
+            controls = kept(session, moment.basis) if self.store.settings.get("layout") else []
+        return read(moment.rows, controls, is_log(self.store.settings))
+
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
         """Fitted now; kept where this user may write."""
         from safetensors.torch import save
 
         from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
-        from aicau.campaign.rows import read
 
         settings = self.store.settings
         task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
-        model = fit(self.features(), read(moment.rows), keys, strategy, task, ensemble, moment.basis)
+        model = fit(self.features(), self.told(moment), keys, strategy, task, ensemble, moment.basis)
+        model = replace(model, log=is_log(settings))
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
@@ -102,7 +113,8 @@ class Models:
             if row is None:
                 return None
             tensors = load(bytes(row.tensors))
-            return unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
+            found = unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
+            return None if found is None else replace(found, log=is_log(settings))
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 
@@ -120,6 +132,13 @@ class Models:
         """(basis, round) of every model that was fitted, oldest first."""
         with self.store.reading() as session:
             return [(basis, round) for basis, round, _ in session.model_rounds()]
+
+    def renew(self) -> None:
+        """Fit the models again that an earlier version kept: it did not say what it expected of its errors."""
+        with self.store.reading() as session:
+            old = [(basis, round) for basis, round, own in session.model_figures() if own.get("unknown") is None]
+        for basis, round in old:
+            self.past(basis, round, keep=True)
 
     def earlier(self, moment: Moment) -> "Model | None":
         """The model of the round before."""

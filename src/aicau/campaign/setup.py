@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown, unknown
@@ -71,6 +72,7 @@ def settings_for(
         "weight": weight,
         "columns": candidates.describe(sheet, id, ignore),
         "candidates": sheet.rows,
+        "id_kind": "integer" if pa.types.is_integer(sheet.array(id).type) else "text",
     }
 
 
@@ -99,13 +101,17 @@ def check_size(n: Any) -> int:
     return int(n)
 
 
+def room(moment: Moment, total: int) -> int:
+    """Candidates that can be proposed."""
+    return total - len(set(moment.pending) | set(moment.barred))
+
+
 def check_room(moment: Moment, n: int, total: int) -> None:
     """As many points must be left to propose."""
-    left = total - len(set(moment.pending) | set(moment.abandoned))
-    if n > left:
+    if n > (left := room(moment, total)):
         raise InputError(
-            f"{shown(n)} points were asked for and only {left} of {total} can be proposed"
-            f" ({len(moment.pending)} are pending, {len(moment.abandoned)} abandoned)"
+            f"{shown(n)} points were asked for and only {left} of {total} can be proposed ({len(moment.pending)} are"
+            f" pending, {len(moment.barred)} abandoned or excluded); ask for fewer, tell results, or include some again"
         )
 
 
@@ -177,6 +183,49 @@ def task_of(settings: dict[str, Any]) -> str:
 def ensemble_of(settings: dict[str, Any]) -> str:
     """What predicts; all campaigns had the paper's networks once, and what was removed is combined with them now."""
     return ALONE if settings.get("ensemble", ALONE) == ALONE else COMBINED
+
+
+def is_log(settings: dict[str, Any]) -> bool:
+    """Whether the target is positive and counts by its logarithm."""
+    return settings.get("scale") == "log"
+
+
+def called(settings: dict[str, Any]) -> str:
+    """What errors are errors of."""
+    return f"ln {settings['target']}" if is_log(settings) else str(settings["target"])
+
+
+def check_scale(scale: str | None, task: str) -> str:
+    """`linear` or `log`; only values have a scale."""
+    if scale not in (None, "linear", "log"):
+        raise unknown("scale", str(scale), ["linear", "log"])
+    if scale == "log" and task != "regression":
+        raise InputError(f"only values have a scale; {task} has none, so leave --scale out")
+    return scale or "linear"
+
+
+def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], controls: Sequence[Any]) -> None:
+    """A logarithm needs positive values."""
+    if not is_log(settings):
+        return
+    target = settings["target"]
+    for value, where in [
+        *((r.value, f"row {r.line}") for r in rows),
+        *((c.value, f"control {c.name}") for c in controls),
+    ]:
+        if value is not None and value <= 0:
+            words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
+            raise InputError(f"{file}, {where}: {target} is {value:g}, and --scale log needs positive values; {words}")
+
+
+def add_cost(settings: dict[str, Any], sheet: Sheet, cost: str | None) -> None:
+    """The column of what a measurement costs: kept, and no feature."""
+    if cost is None:
+        return
+    if (sheet.numbers(cost) <= 0).any():
+        row = int(np.argmax(sheet.numbers(cost) <= 0))
+        raise InputError(f"{sheet.at(row, cost)}: a cost is a number above 0")
+    settings["cost"] = cost
 
 
 def strategy_of(settings: dict[str, Any]) -> "Strategy":

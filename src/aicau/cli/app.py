@@ -58,6 +58,7 @@ def main() -> None:
     try:
         try:
             check_words(sys.argv[1:])
+            check_once(sys.argv[1:])
             app(standalone_mode=True)
         finally:
             sys.stdout.flush()
@@ -85,6 +86,16 @@ def check_words(words: list[str]) -> None:
         value = word.partition("=")[2] if word.startswith("--") else word
         if value.isspace():
             raise InputError(f"{word!r} is blank; write a name, or leave it out")
+
+
+def check_once(words: list[str]) -> None:
+    """An option that is given twice would silently lose its first value."""
+    verbs = getattr(typer.main.get_command(app), "commands", {})
+    verb = verbs.get(words[0]) if words else None
+    for option in verb.params if verb is not None else ():
+        given = [word.partition("=")[0] for word in words[1:] if word.startswith("--")]
+        if not getattr(option, "multiple", False) and (count := sum(given.count(name) for name in option.opts)) > 1:
+            raise InputError(f"{option.opts[0]} is given {count} times; give it once")
 
 
 def fail(sentence: str, code: int) -> None:

@@ -1,30 +1,23 @@
 """The verbs of a campaign. Each takes the campaign first: a file such as screen.db, or a postgresql:// address."""
 
-import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from aicau.cli.app import app
-from aicau.cli.output import check_out, hand_out, plain, say, show, written
-from aicau.core.errors import StoreError
-from aicau.core.files import PAGES, is_report, reason
-
-Where = Annotated[
-    str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
-]
-Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
+from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
+from aicau.cli.output import busy, check_out, hand_out, many, say, written
+from aicau.core.errors import InputError, StoreError
+from aicau.core.files import reason
 
 
 @app.command()
 def init(
     campaign: Where,
-    candidates: Annotated[Path, typer.Argument(help="CSV or Parquet: one row per candidate")],
-    target: Annotated[str, typer.Option(help="What the column of results will be called")],
+    candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: one row per candidate")],
+    target: Annotated[list[str], typer.Option(help="What the column of results will be called")],
     id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
@@ -34,6 +27,15 @@ def init(
     ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
     goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
     weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
+    sheet: SheetName = None,
+    skip: Skip = 0,
+    layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
+    control: Annotated[
+        list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
+    ] = None,
+    edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
+    scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
+    cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -42,43 +44,78 @@ def init(
     Example: aicau init screen.db candidates.csv --id compound --target viability --batch plate
     """
     from aicau.campaign.campaign import Campaign
+    from aicau.tables.candidates import summary
 
-    settings = (target, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight)
-    with Campaign.create(campaign, candidates, *settings) as made:
+    if len(target) > 1:
+        names = " and ".join(map(repr, target))
+        raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
+    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
+    plate = (layout, controls(control), edges, scale, cost)
+    with (
+        busy("reading the candidates and trying the strategy"),
+        Campaign.create(campaign, candidates, *settings, *plate) as made,
+    ):
         status = made.status()
-    features = ", ".join(status["features"])
-    say(
-        as_json,
-        status,
-        f"{made.store.where}: {status['candidates']:,} candidates with {features}; strategy {status['strategy']}",
-    )
+        understood = summary(made.settings["columns"])
+    lines = [
+        f"{made.store.where}: {many(status['candidates'], 'candidate')}; strategy {status['strategy']}",
+        f"understood: {understood}",
+        *(f"note: {words}" for words in status["warnings"]),
+        f"next: aicau ask {campaign} 8 --out plate-1.csv",
+    ]
+    say(as_json, status | {"understood": understood}, "\n".join(lines))
+
+
+def controls(words: list[str] | None) -> dict[str, int | list[str]]:
+    """NAME=8 or NAME=A01+H12, several times."""
+    found: dict[str, int | list[str]] = {}
+    for word in words or []:
+        name, _, rest = word.partition("=")
+        if not name.strip() or not rest.strip() or name.strip() in found:
+            raise InputError(f"--control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")
+        found[name.strip()] = int(rest) if rest.strip().isdigit() else rest.split("+")
+    return found
 
 
 @app.command()
 def ask(
     campaign: Where,
     n: Annotated[int, typer.Argument(help="How many points")],
-    out: Annotated[Path | None, typer.Option(help="Write the batch to this CSV or Parquet file")] = None,
+    out: Out = None,
     request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
     goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
     weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
+    replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
+    preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
+    budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
     """Get the next batch: id, features, replicate and reason. Its points are pending until they are told or abandoned.
 
+    A file has empty columns for the result, the batch and the status: fill them in and tell the file.
+
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
     check_out(campaign, out, force)
-    from aicau.campaign.campaign import Campaign
+    with busy("choosing the batch"):
+        from aicau.campaign.campaign import Campaign
 
-    with Campaign.open(campaign, author) as opened:
-        frame = opened.ask(n, request, goal, weight)
+        with Campaign.open(campaign, author) as opened:
+            frame = opened.ask(n, request, goal, weight, replicates, preview, budget)
+            blank = opened.blank_columns()
+    repeats = int((frame["replicate"] > 1).sum())
+    points = int(frame["replicate"].notna().sum())
+    wells = f" and {many(len(frame) - points, 'well')} of controls" if len(frame) > points else ""
+    words = f"{out}: {many(points, 'point')}{wells}, {repeats} of them repeats"
+    fill = f"next: fill in {', '.join(blank)}, then aicau tell {campaign} {out}"
     try:
-        hand_out(frame, out, force, as_json)
+        hand_out(frame, out, force, as_json, f"{words} (a preview)" if preview else f"{words}\n{fill}", blank)
         sys.stdout.flush()
     except Exception as error:  # it is too late to take the points back
+        if preview:
+            raise
         raise StoreError(
             f"{out or 'the output'} could not be written ({reason(error)}), but the {len(frame)} points were asked for"
             " and are pending; print them again with 'aicau pending'"
@@ -88,7 +125,8 @@ def ask(
 @app.command()
 def pending(
     campaign: Where,
-    out: Annotated[Path | None, typer.Option(help="Write the points to this CSV or Parquet file")] = None,
+    ask: Annotated[int | None, typer.Option(help="Only of this batch: its number in aicau batches")] = None,
+    out: Out = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -100,15 +138,20 @@ def pending(
     from aicau.campaign.campaign import Campaign
 
     with Campaign.open(campaign) as opened:
-        frame = opened.pending()
-    written(out, lambda: hand_out(frame, out, force, as_json))
+        frame, blank = opened.pending(ask), opened.blank_columns()
+    written(out, lambda: hand_out(frame, out, force, as_json, f"{out}: {many(len(frame), 'point')}", blank))
 
 
 @app.command()
 def tell(
     campaign: Where,
-    results: Annotated[Path, typer.Argument(help="CSV or Parquet: id, result and batch, one row per measurement")],
+    results: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: id, result and batch, a row per measurement")],
     correct: Annotated[bool, typer.Option("--correct", help="Replace what was told for the same id and batch")] = False,
+    new: Annotated[
+        list[str] | None, typer.Option(help="A batch or class that is new, though it looks like a known one; repeat")
+    ] = None,
+    sheet: SheetName = None,
+    skip: Skip = 0,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -123,26 +166,10 @@ def tell(
     from aicau.tables.results import summary
 
     with Campaign.open(campaign, author) as opened:
-        told = opened.tell(results, correct)
-    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *(f"note: {words}" for words in told["warnings"])]))
-
-
-@app.command()
-def abandon(
-    campaign: Where,
-    ids: Annotated[list[str], typer.Argument(help="Ids of pending points")],
-    author: Author = None,
-    as_json: Json = False,
-) -> None:
-    """Give up pending points that will not be measured: they are not proposed again.
-
-    Example: aicau abandon screen.db compound-17 compound-42
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign, author) as opened:
-        count = opened.abandon(ids)
-    say(as_json, {"abandoned": count}, f"{count} pending points abandoned")
+        told = opened.tell(results, correct, new or [], sheet, skip)
+    after = "aicau pending lists them" if told["pending"] else f"aicau ask {campaign} N, or aicau predict {campaign}"
+    notes = (f"note: {words}" for words in told["warnings"])
+    say(as_json, told, "\n".join([f"{results}: {summary(told)}", *notes, f"next: {after}"]))
 
 
 @app.command()
@@ -155,110 +182,30 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     with Campaign.open(campaign) as opened:
         found = opened.status()
-    lines = (
-        f"{found['candidates']:,} candidates, {found['measured']:,} of them measured ({found['measurements']:,}"
-        f" measurements, {found['failed_wells']} failed wells, {found['superseded']} superseded rows)",
-        f"{found['rounds']} rounds, {found['asks']} asks, {found['tells']} tells; {found['pending']} points pending",
-        f"{found['models']} models kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old ones)",
+    closed = f", {found['excluded']} excluded" if found["excluded"] else ""
+    lines: tuple[str, ...] = (
+        f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"
+        f" ({many(found['measurements'], 'measurement')}, {many(found['failed_wells'], 'failed well')},"
+        f" {many(found['superseded'], 'superseded row')}){closed}",
+        f"{many(found['rounds'], 'round')}, {many(found['asks'], 'ask')}, {many(found['tells'], 'tell')};"
+        f" {many(found['pending'], 'point')} pending",
+        f"{many(found['models'], 'model')} kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old"
+        " ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
+        *(f"note: {words}" for words in found["warnings"][:10]),
+        *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
+        f"next: {_next(campaign, found)}",
     )
+    if found["progress"]:
+        lines += (f"after {found['progress']['measurements']} measurements: {found['progress']['advice']}",)
     say(as_json, found, "\n".join(lines))
 
 
-@app.command()
-def predict(
-    campaign: Where,
-    out: Annotated[Path | None, typer.Option(help="Write to this CSV or Parquet file")] = None,
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
-
-    Example: aicau predict screen.db --out predictions.csv
-    """
-    check_out(campaign, out, force)
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        if out is not None:
-            written(out, lambda: opened.predict(out, force))
-            say(as_json, {"path": str(out), "candidates": opened.n}, f"{out}: {opened.n:,} candidates")
-            return
-        if as_json:
-            for at, table in enumerate(opened.predictions()):
-                words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
-                print(("[" if at == 0 else ", ") + words, end="")
-            print("]")
-        else:
-            for at, table in enumerate(opened.predictions()):
-                show(table, header=at == 0)
-
-
-@app.command()
-def report(
-    campaign: Where,
-    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
-
-    Example: aicau report screen.db --out report.html
-    """
-    check_out(campaign, out, force or is_report(out), PAGES)
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        written(out, lambda: opened.report(out, force))
-    say(as_json, {"path": str(out)}, f"{out}")
-
-
-@app.command()
-def export(
-    campaign: Where,
-    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
-    force: Force = False,
-    as_json: Json = False,
-) -> None:
-    """Write the whole campaign as plain files: CSV, JSON and safetensors.
-
-    Example: aicau export screen.db backup
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        files = written(folder, lambda: opened.export(folder, force))
-    say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
-
-
-@app.command()
-def doctor(campaign: Where, as_json: Json = False) -> None:
-    """Check that a campaign is whole; nothing is changed. Exit code 1 where something is wrong.
-
-    Example: aicau doctor screen.db
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        checks = opened.doctor()
-    rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
-    say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
-    if not all(check.ok for check in checks):
-        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
-
-
-@app.command()
-def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
-    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
-
-    A report then has held-out errors of the last rounds only.
-
-    Example: aicau compact screen.db
-    """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign, author) as opened:
-        done = opened.compact()
-    say(as_json, done, f"{done['dropped']} old models dropped, {done['bytes'] / 1e6:.1f} MB")
+def _next(campaign: str, found: dict[str, Any]) -> str:
+    if found["pending"]:
+        return f"measure what is pending (aicau pending {campaign}), then aicau tell {campaign} RESULTS"
+    if not found["measurements"]:
+        return f"aicau ask {campaign} N --out plate-1.csv"
+    return f"aicau ask {campaign} N, or aicau predict {campaign} --out predictions.csv"

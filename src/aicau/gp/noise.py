@@ -30,6 +30,7 @@ WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two sta
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
+FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
 EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
 
 
@@ -158,8 +159,43 @@ class PlateEffects:
         return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
 
 
-def plate_effects(x: Tensor, y: Tensor, batch: Tensor, counts: Tensor | None = None) -> PlateEffects:
-    # (l, p), (l,), (l,), (l,)
+@dataclass(frozen=True)
+class Controls:
+    """Measurements of references that stand on several batches, (k,) each; none of them is a candidate.
+
+    Each is a point of its own, far from all others, with its own mean: it says how far its batch is shifted.
+    """
+
+    name: Tensor  # numbers of the references
+    y: Tensor
+    batch: Tensor
+
+    def join(
+        self,
+        x: Tensor,  # (runs, l, p)
+        y: Tensor,  # (runs, l)
+        batch: Tensor,  # (runs, l)
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rows of candidates with those of controls behind them."""
+        centred = self.y.clone()
+        for one in self.name.unique():
+            mine = self.name == one
+            # The mean of the means of its batches: a batch with many wells does not pull it to its own shift.
+            means = [self.y[mine & (self.batch == b)].mean() for b in self.batch[mine].unique()]
+            centred[mine] -= torch.stack(means).mean()
+        far = (FAR * (1 + self.name.to(x)))[:, None].expand(-1, x.shape[-1])
+        far, own, plates = (part.expand(len(y), *part.shape) for part in (far, centred.to(y), self.batch))
+        own = own + y.mean(-1, keepdim=True)
+        return torch.cat([x, far], 1), torch.cat([y, own], 1), torch.cat([batch, plates], 1)
+
+
+def plate_effects(
+    x: Tensor,  # (l, p)
+    y: Tensor,  # (l,)
+    batch: Tensor,  # (l,)
+    counts: Tensor | None = None,  # (l,)
+    controls: Controls | None = None,
+) -> PlateEffects:
     """Estimate the shift of every batch and the variance between batches by REML.
 
     Parameters
@@ -172,6 +208,8 @@ def plate_effects(x: Tensor, y: Tensor, batch: Tensor, counts: Tensor | None = N
         Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
     counts : Tensor, shape (l,), optional
         How many measurements a row is the mean of; 1 if not given.
+    controls : Controls, optional
+        References that stand on the same batches.
 
     Returns
     -------
@@ -194,19 +232,27 @@ def plate_effects(x: Tensor, y: Tensor, batch: Tensor, counts: Tensor | None = N
     names = batch[some].unique()
     if len(names) < 2:
         return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
-    weight = None if counts is None else counts[some][None]
+    rows = x[some].double()[None], y[some].double()[None], batch[some][None]
+    weight = None if counts is None else counts[some][None].to(rows[1])
+    if controls is not None:
+        rows = controls.join(*rows)
+        weight = None if weight is None else torch.cat([weight, weight.new_ones(1, len(controls.y))], 1)
     with threads(1):
-        fitted = fit(x[some].double()[None], y[some].double()[None], batch[some][None], weight, fades=False)
+        fitted = fit(*rows, weight, fades=False)
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
     return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[row], error[row])
 
 
-def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tensor]:  # (n, d) -> (..., l), (...)
+def without_plates(
+    x: Tensor,  # (n, d)
+    observations: Observations,  # (..., l)
+    controls: Controls | None = None,
+) -> tuple[Tensor, Tensor]:  # (..., l), (...)
     """Measurements with the shift of their batch taken out, and the variance between batches; for any number of runs.
 
     The same estimate as `plate_effects`, from at most `EFFECT_ROWS` rows, evenly spaced: some rows are enough to know
-    a batch.
+    a batch. Controls see the shift of their batch, too.
     """
     o, frame = observations, Frame.of(x)
 
@@ -214,8 +260,8 @@ def without_plates(x: Tensor, observations: Observations) -> tuple[Tensor, Tenso
         if not several(batch):
             return torch.zeros_like(y), torch.zeros_like(y[:, 0])
         some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
-        rows = frame.coordinates(x[index[:, some]].double())
-        fitted = fit(rows, y[:, some], batch[:, some], fades=False)
+        rows = frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some]
+        fitted = fit(*(rows if controls is None else controls.join(*rows)), fades=False)
         same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
         shift = fitted.shift.gather(-1, same.int().argmax(-1))
         return torch.where(same.any(-1), shift, 0.0), fitted.shared

@@ -97,6 +97,12 @@ class Figures:
     bias: float = 0.0
     aleatoric: float = 0.0
     confusion: tuple[tuple[int, ...], ...] = ()  # of classes: told (rows) and predicted (columns), left out
+    # Averages over the pool, as squared errors, log losses or divergences; None in models of earlier versions:
+    unknown: float | None = None  # expected error of what is handed out, against the truth
+    noise: float = 0.0  # of one measurement against the truth, its plate's shift not counted
+    spread: float = 0.0  # error of predicting the mean of all candidates, against the truth
+    shared: float = 0.0  # variance of what a plate adds
+    common: float = 0.0  # part of `unknown` that all plates so far share: no left-out measurement can show it
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -108,9 +114,11 @@ class Figures:
         return cls(**data | {"confusion": tuple(tuple(row) for row in data["confusion"])})
 
     def with_parts(self, prediction: "Prediction") -> "Figures":
-        """With the mean parts of a prediction."""
+        """With the mean parts of a prediction, and what it expects of its own error."""
         epistemic, bias, aleatoric = (float(getattr(prediction, name).mean()) for name in PARTS)
-        return replace(self, epistemic=epistemic, bias=bias, aleatoric=aleatoric)
+        unknown = float(getattr(prediction, "unknown", prediction.bias).mean())
+        parts = replace(self, epistemic=epistemic, bias=bias, aleatoric=aleatoric)
+        return replace(parts, unknown=unknown, noise=aleatoric - self.shared, spread=prediction.spread())
 
 
 @dataclass(frozen=True)
@@ -137,6 +145,9 @@ class Prediction(Protocol):
 
     def check(self, y: Sequence[Any]) -> Check:
         """Against measurements of the same candidates, in their order: numbers, or labels."""
+
+    def spread(self) -> float:
+        """Expected error of predicting the mean of these candidates for each of them, against the truth."""
 
     def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
         """One candidate in words, and as numbers."""

@@ -65,6 +65,11 @@ class ClassPrediction:
         given = np.where(true.any(-1), (self.probability * true).sum(-1), LEAST)
         return Check(-np.log(np.maximum(given, LEAST)), self.probability, true)
 
+    def spread(self) -> float:
+        """Entropy of the mean probabilities, less that of the labels themselves."""
+        share = self.probability.mean(0)
+        return max(0.0, float(-(share * np.log(np.maximum(share, TINY))).sum() - self.aleatoric.mean()))
+
     def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
         """One candidate in words, and as numbers."""
         total, share = shares(self, place)

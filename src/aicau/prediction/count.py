@@ -68,6 +68,11 @@ class CountPrediction:
         loss = bregman.divergence("poisson", new[:, None], self.mean[:, None]).numpy()
         return Check(loss, np.broadcast_to(LEVELS, (len(new), len(LEVELS))), true)
 
+    def spread(self) -> float:
+        """Mean divergence of the rates from their mean."""
+        share = np.maximum(self.mean, TINY) / max(float(self.mean.mean()), TINY)
+        return float((self.mean * np.log(share)).mean() + self.bias.mean())
+
     def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
         """One candidate in words, and as numbers."""
         total, share = shares(self, place)

@@ -108,13 +108,17 @@ class ValuePrediction:
         stated = np.broadcast_to(LEVELS, (len(new), len(LEVELS)))
         return Check((new - self.mean.numpy()) ** 2, stated, np.stack(inside, -1))
 
+    def spread(self) -> float:
+        """Variance of the truth over these candidates."""
+        return float(self.mean.var(correction=0) + self.unknown.mean())
+
     def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
         """One candidate in words, and as numbers."""
         total, share = shares(self, place)
         said = {name: float(getattr(self, name)[place]) for name in COLUMNS}
         taken = said["ensemble"] - said["mean"]
         numbers = {"prediction": said["mean"], "new_low": said["new_low"], "new_high": said["new_high"]}
-        numbers |= {name: said[name] for name in PARTS} | {"taken_out": taken}
+        numbers |= {name: said[name] for name in PARTS} | {"taken_out": taken, "unknown": float(self.unknown[place])}
         words = (
             f"predicted {said['mean']:.3g} ({said['new_low']:.3g} to {said['new_high']:.3g}), expected error of a"
             f" network {total**0.5:.3g}: {share['epistemic']:.0%} disagreement, {share['bias']:.0%} bias"
@@ -207,8 +211,10 @@ class Regression:
         else:
             error = together.error
         batches = max(1, int(state.observations.batch[0].unique().numel()))
-        figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * float(state.scale[0]))
-        found = ValuePredictor(correction, float(state.shared[0]), batches, figures, together)
+        scale, shared = float(state.scale[0]), float(state.shared[0])
+        figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * scale)
+        figures = replace(figures, shared=shared * scale**2, common=shared / batches * scale**2)
+        found = ValuePredictor(correction, shared, batches, figures, together)
         return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ValuePredictor:

@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from aicau.campaign.progress import Progress
+from aicau.report.platemap import Plate
+
 
 @dataclass(frozen=True)
 class Round:
@@ -16,8 +19,6 @@ class Round:
     round: int
     measurements: int
     out_of_fold: float | None
-    held_out: float | None  # on what was measured next
-    held_out_count: int
     epistemic: float
     bias: float  # the square of it for values
     aleatoric: float
@@ -73,6 +74,8 @@ class Map:
     features: int
     total: int
     predicted: NDArray[np.int64] | None = None  # (k,) class of each candidate drawn; values are classes then
+    axes: tuple[str, str] = ("first principal component", "second principal component")
+    moved: bool = False  # points at one place were moved apart
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,16 @@ class Contents:
     batch: pd.DataFrame | None
     batch_round: int | None
     states: list[str]
+    progress: Progress
+    name: str  # of the campaign
+    author: str
+    date: str
+    next_step: str
+    titles: dict[str, list[str]]  # of points of figures, by the id of their group
+    unusual: list[dict[str, Any]]  # measurements far from what was predicted
+    measured: dict[str, list[str]]  # by id
+    predicted: dict[str, str]  # of the last batch, by id
+    plates: tuple[Plate, ...] = ()
     labels: Labels | None = None
 
     @property
@@ -108,33 +121,24 @@ class Words:
     decomposition: str
     observed: str  # what is drawn against the stated probability
     calibration: str  # may name the last point: {stated}, {observed}, {count}
-    root: bool = False  # the error is the root of the mean loss
     labelled: bool = False  # results are labels
 
-    def mean_error(self, loss: NDArray[np.float64]) -> float:
-        """The error of several measurements."""
-        mean = float(loss.mean())
-        return mean**0.5 if self.root else mean
 
-
-MEMBERS = "Out of fold: each member of the ensemble predicts the points that it was not trained on."
 INTERVALS = "Of {count} new measurements, {observed:.0%} fell into the {stated:.0%} interval predicted before."
 WORDS = {
     "regression": Words(
         error="RMSE",
-        learning="Root mean squared error against measurements, which includes their noise. Out of fold: each"
-        " measurement is predicted without the measurements of its candidate.",
+        learning="Root mean squared error of the predictions against the truth, over all candidates.",
         parts="expected squared error",
         bias="bias²",
         decomposition="The three add up to the expected squared error of one member. Predictions are better: they are"
         " the mean of the members minus the estimated bias.",
         observed="share inside the interval",
         calibration=INTERVALS,
-        root=True,
     ),
     "classification": Words(
         error="log loss",
-        learning=f"Log loss of the calibrated probabilities against labels, which includes their randomness. {MEMBERS}",
+        learning="Log loss of the probabilities beyond that of the true ones, over all candidates.",
         parts="expected log loss",
         bias="bias",
         decomposition="The three add up to the expected log loss.",
@@ -145,7 +149,7 @@ WORDS = {
     ),
     "count": Words(
         error="Poisson divergence",
-        learning=f"Poisson divergence (half the deviance) against counts, which includes their scatter. {MEMBERS}",
+        learning="Poisson divergence (half the deviance) of the predictions from the true rates, over all candidates.",
         parts="expected Poisson divergence",
         bias="bias",
         decomposition="The three add up to the expected Poisson divergence, half the deviance.",

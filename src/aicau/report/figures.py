@@ -1,13 +1,15 @@
-"""The figures of a campaign's report, as SVG text for light and dark pages.
+"""The figures of a campaign, for Python and as SVG text for light and dark pages.
 
-Blue is the model, orange is its bias or what differs, grey is the pool. Backgrounds are transparent and colours are
-mid-tones. Words stay text, so that the page's style sheet gives them font and colour; it also colours what has the
-group id "ink" here.
+`figure` makes one of them for Python, `draw` all of them as text for the page. Blue is the model, orange is its bias or
+what differs, grey is the pool. Backgrounds are transparent and colours are mid-tones. Words stay text, so that the
+page's style sheet gives them font and colour; it also colours what has the group id "ink" here.
 """
 
 import io
+import re
 import warnings
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -18,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from aicau.campaign.setup import called
 from aicau.report.data import Contents
 
 if TYPE_CHECKING:
@@ -40,36 +43,56 @@ STYLE: dict[Any, Any] = {
 
 def draw(contents: Contents) -> dict[str, str]:
     """SVG text of every figure that has something to show, by name; the same numbers give the same text."""
-    drawn = {}
-    for make in (learning, decomposition, calibration, noise, shifts, confusion, agreement, shares, candidates):
-        name = make.__name__
-        with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-            # The browser has the letters that Matplotlib's own font lacks.
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            figure = Figure()
-            axes = figure.add_subplot()
-            make(axes, contents)
-            if axes.has_data():
-                drawn[name] = _svg(figure, axes, name)
-    return drawn
+    drawn = {name: figure(name, contents) for name in FIGURES}
+    return {name: _svg(one, name, contents) for name, one in drawn.items() if one is not None}
 
 
-def _svg(figure: Figure, axes: "Axes", name: str) -> str:
-    """Write the figure with ids that no other figure of the page has."""
-    handles, labels = axes.get_legend_handles_labels()
-    if handles:
-        columns = int(np.clip(62 // (max(map(len, labels)) + 5), 1, 4))
-        keys = figure.legend(handles, labels, loc="outside upper left", ncols=columns).legend_handles
-        for handle, key in zip(handles, keys, strict=True):  # a key has the colour of what it stands for
-            if key is not None and isinstance(handle, Artist):
-                key.set_gid(handle.get_gid())
-    figure.draw_without_rendering()  # so that all ticks exist
-    for number, artist in enumerate(figure.findobj()):
-        artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
-    out = io.StringIO()
-    figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+def figure(name: str, contents: Contents) -> Figure | None:
+    """One of `FIGURES`; None where there is nothing to show yet."""
+    with mpl.rc_context({**STYLE}):
+        made = Figure()
+        axes = made.add_subplot()
+        FIGURES[name](axes, contents)
+        if not axes.has_data():
+            return None
+        handles, labels = axes.get_legend_handles_labels()
+        if handles:
+            columns = int(np.clip(62 // (max(map(len, labels)) + 5), 1, 4))
+            keys = made.legend(handles, labels, loc="outside upper left", ncols=columns).legend_handles
+            for handle, key in zip(handles, keys, strict=True):  # a key has the colour of what it stands for
+                if key is not None and isinstance(handle, Artist) and (handle.get_gid() or "").startswith("ink"):
+                    key.set_gid("ink")
+    return made
+
+
+def _svg(made: Figure, name: str, contents: Contents) -> str:
+    """Write the figure with ids that no other figure of the page has, and names that show when a point is hovered."""
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
+        # The browser has the letters that Matplotlib's own font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        made.draw_without_rendering()  # so that all ticks exist
+        for number, artist in enumerate(made.findobj()):
+            artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
+        out = io.StringIO()
+        made.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    text = text[text.index("<svg") :]
+    for group, titles in contents.titles.items():
+        text = _titled(text, f'id="{name}-{group}-', titles)
+    return text
+
+
+def _titled(text: str, mark: str, titles: Sequence[str]) -> str:
+    """A title inside each marker of a group of points, in their order."""
+    if (start := text.find(mark)) < 0:
+        return text
+    end = text.index("</g>\n   </g>", start) if "</g>\n   </g>" in text[start:] else len(text)
+    rest = iter(titles)
+
+    def add(found: "re.Match[str]") -> str:
+        return f"{found[1]}><title>{escape(next(rest, ''))}</title></use>"
+
+    return text[:start] + re.sub(r"(<use [^>]*?)/>", add, text[start:end]) + text[end:]
 
 
 def _short(name: str, most: int = 36) -> str:
@@ -102,14 +125,39 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
 
 
 def learning(axes: "Axes", contents: Contents) -> None:
-    lines = (("out of fold", BLUE, "o", "out_of_fold"), ("held out", ORANGE, "s", "held_out"))
-    for label, colour, marker, field in lines:
-        points = [(r.measurements, getattr(r, field)) for r in contents.rounds if getattr(r, field) is not None]
-        if points:
-            axes.plot(*zip(*points, strict=True), color=colour, marker=marker, label=label)
-            axes.set(xlim=(0, 1.05 * axes.dataLim.x1), ylim=(0, 1.08 * axes.dataLim.y1 or 1.0))
+    """The expected error over all candidates by round, beside predicting the mean and the noise."""
+    table = contents.progress.rounds
+    if table.empty:
+        return
+    x = table.measurements
+    axes.fill_between(x, table.low, table.high, color=BLUE, alpha=0.22, lw=0, label="90% interval")
+    axes.plot(x, table.error, color=BLUE, marker="o", label="expected error")
+    axes.plot(x, table.mean_only, color=GREY, ls=(0, (4, 3)), label="predict the mean")
+    if table.noise.iloc[-1] > 0:
+        axes.plot(x, table.noise, color=ORANGE, ls=":", label="noise of a measurement")
+    top = min(float(table[["high", "mean_only", "noise"]].max().max()), 1.6 * float(table.mean_only.max()))
+    axes.set(xlim=(0, 1.05 * float(x.max())), ylim=(0, 1.08 * top or 1.0))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-    _label(axes, "measurements behind the model", f"{contents.words.error} of {contents.settings['target']}")
+    _label(axes, "measurements behind the model", f"{contents.words.error} of {called(contents.settings)}")
+
+
+def parity(axes: "Axes", contents: Contents) -> None:
+    """Measured values beside what had been predicted of them, the shift of their batch taken out."""
+    held = contents.progress.held
+    if held.empty or held.predicted.isna().all():
+        return
+    ends = [min(held.predicted.min(), held.measured.min()), max(held.predicted.max(), held.measured.max())]
+    axes.plot(ends, ends, color=GREY, lw=1.2, ls=(0, (4, 3)), label="ideal")
+    moved = held.measured - held.moved
+    half = ((held.high - held.low) / 2).to_numpy()
+    last = (held.basis == held.basis.max()).to_numpy()
+    for some, colour, word in ((~last, GREY, "earlier batches"), (last, BLUE, "last batch")):
+        if some.any():
+            at = held.predicted[some], moved[some]
+            axes.errorbar(*at, xerr=half[some], fmt="none", ecolor=colour, elinewidth=0.8, alpha=0.35)
+            axes.scatter(*at, s=18, color=colour, linewidths=0, label=word, gid="last" if colour == BLUE else "earlier")
+    target = called(contents.settings)
+    _label(axes, f"{target}, predicted before", f"{target}, measured")
 
 
 def decomposition(axes: "Axes", contents: Contents) -> None:
@@ -147,7 +195,7 @@ def noise(axes: "Axes", contents: Contents) -> None:
         line = np.linspace(0, 1.05 * float(mean.max()) or 1.0, 100)
         axes.plot(line, np.sqrt(found.dispersion * line), color=ORANGE, label="pooled")
     axes.set_ylim(0, 1.15 * max(float(sd.max()), found.sd) or 1.0)
-    _label(axes, f"mean {contents.settings['target']} of a candidate", "standard deviation of its values")
+    _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 
 def shifts(axes: "Axes", contents: Contents) -> None:
@@ -158,7 +206,7 @@ def shifts(axes: "Axes", contents: Contents) -> None:
     axes.axhline(0, color=GREY, lw=1.2)
     axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
     _names(axes, [b.name for b in rows])
-    _label(axes, contents.settings["batch"] or "batch", f"mean {contents.settings['target']} minus model")
+    _label(axes, contents.settings["batch"] or "batch", f"mean {called(contents.settings)} minus model")
 
 
 def confusion(axes: "Axes", contents: Contents) -> None:
@@ -234,12 +282,19 @@ def candidates(axes: "Axes", contents: Contents) -> None:
             _dots(axes, found.measured[found.values == at], s=24, color=colour, label=label)
     elif len(found.measured):
         edge = {"edgecolors": GREY, "linewidths": 0.5}
-        dots = _dots(axes, found.measured, c=found.values, s=24, cmap="viridis", label="measured", **edge)
+        look = {"s": 24, "cmap": "viridis", "label": "measured", "gid": "measured"} | edge
+        dots = _dots(axes, found.measured, c=found.values, **look)
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
-        bar.set_label(_short(f"mean {contents.settings['target']}"))
+        bar.set_label(_short(f"mean {called(contents.settings)}"))
         bar.outline.set_visible(False)
     if len(found.pending):
-        ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink"}
+        ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink-next"}
         _dots(axes, found.pending, s=52, label="next (pending)", **ring)
     axes.grid(False)
-    _label(axes, "first principal component", "second principal component")
+    _label(axes, *found.axes)
+
+
+FIGURES = {
+    one.__name__: one
+    for one in (learning, parity, decomposition, calibration, noise, shifts, confusion, agreement, shares, candidates)
+}

@@ -1,44 +1,140 @@
 """What a report shows, read from a campaign through its public methods: plain numbers, no drawing."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from aicau.campaign.campaign import Campaign
 from aicau.campaign.model import Model
-from aicau.campaign.rows import Told, read, replicates
+from aicau.campaign.rows import Told, replicates
+from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp import noise
 from aicau.prediction import Check
+from aicau.report import figures, platemap
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
 from aicau.store import Moment
 
 MOST_DRAWN = 4000  # candidates on the map
 GROUP = 12  # stated probabilities behind a point of the calibration
+APART = 0.8  # share of candidates with a place of their own below which points are moved apart
+UNUSUAL, MOST_UNUSUAL, LEAST_USUAL = 6.0, 20, 8  # robust standard deviations; rows listed; measurements it takes
+_KEPT: "WeakKeyDictionary[Campaign, tuple[Any, Contents]]" = WeakKeyDictionary()
 
 
 def gather(campaign: Campaign) -> Contents:
-    """Fits the model of the last measurements where no one has yet; reads everything else."""
+    """Fits the model of the last measurements where no one has yet; reads everything else. Kept until something new."""
     moment = campaign.moment()
+    key = (moment.basis, moment.last_ask, tuple(moment.pending), tuple(moment.barred))
+    if (kept := _KEPT.get(campaign)) is None or kept[0] != key:
+        kept = _KEPT[campaign] = (key, _gather(campaign, moment))
+    return kept[1]
+
+
+def plot(campaign: Campaign, *names: str) -> Figure:
+    """The first of these figures that has something to show."""
+    contents = gather(campaign)
+    for name in names:
+        if (made := figures.figure(name, contents)) is not None:
+            return made
+    raise InputError("there is nothing to draw yet; tell more results first (the report says what each figure needs)")
+
+
+def _gather(campaign: Campaign, moment: Moment) -> Contents:
     model = None if campaign.models.missing(moment) else campaign.models.at(moment)
+    progress = campaign.outlook()
     rounds, checks = _rounds(campaign, moment)
-    told = read(moment.rows)
+    told = campaign.models.told(moment)
     frame, states, number = campaign.last_batch()
+    noise = _noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None)
+    status, name = campaign.status(), campaign.name
+    names = {at: str(id) for at, id in zip(_seen(moment), campaign.describe(_seen(moment)).iloc[:, 0], strict=True)}
+    values = defaultdict(list)
+    for row in moment.rows:
+        values[row.candidate].append(row.label or f"{row.value:.4g}")
+    held = progress.held[progress.held.predicted.notna()]
+    last = held.basis == held.basis.max()
+    titles = {
+        "measured": [f"{names[at]}: {', '.join(values[at][:4])}" for at in sorted(values)],
+        "ink-next": [f"{names[at]}: next" for at in moment.pending],
+        "last": [_pair(names, row) for row in held[last].itertuples()],
+        "earlier": [_pair(names, row) for row in held[~last].itertuples()],
+    }
     return Contents(
         settings=campaign.settings,
-        status=campaign.status(),
+        status=status,
         rounds=rounds,
         calibration=_calibration(checks),
-        noise=_noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None),
+        noise=noise,
         map=_map(campaign, moment, told, model),
         batch=frame,
         batch_round=number,
         states=states,
+        progress=progress,
+        name=name,
+        author=campaign.author,
+        date=status["changed"][:16].replace("T", " "),
+        next_step=_next_step(name, status),
+        titles=titles,
+        unusual=_unusual(moment, model, noise, names) if model is not None and campaign.task == "regression" else [],
+        plates=platemap.draw(campaign) if campaign.settings.get("layout") else (),
+        predicted=_predicted(names, frame, model),
+        measured={names[at]: own for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
     )
+
+
+def _seen(moment: Moment) -> list[int]:
+    """Candidates that a report names."""
+    return sorted({row.candidate for row in moment.rows} | set(moment.pending))
+
+
+def _pair(names: dict[int, str], row: Any) -> str:
+    return f"{names[row.candidate]}: measured {row.measured:.4g}, predicted {row.predicted:.4g}"
+
+
+def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model | None) -> dict[str, str]:
+    """What the model says of the points of the last batch now, by id."""
+    wanted = set() if frame is None else {str(id) for id in frame.iloc[:, 0]}
+    some = {at: id for at, id in names.items() if id in wanted}
+    if model is None or not some:
+        return {}
+    said = pd.DataFrame(model.predict(list(some)).columns())
+    if "mean" not in said:
+        return dict(zip(some.values(), said["predicted"].astype(str), strict=True))
+    ends = zip(some.values(), said["mean"], said["new_low"], said["new_high"], strict=True)
+    return {id: f"{mean:.3g} ({low:.3g} to {high:.3g})" for id, mean, low, high in ends}
+
+
+def _next_step(name: str, status: dict[str, Any]) -> str:
+    """The command that comes next."""
+    if pending := status["pending"]:
+        points = "the pending point" if pending == 1 else f"the {pending} pending points"
+        return f"Measure {points}, then tell the results: aicau tell {name} results.csv"
+    return f"Ask for the next batch: aicau ask {name} {status['last_size'] or 8}"
+
+
+def _unusual(moment: Moment, model: Model, noise: Noise, names: dict[int, str]) -> list[dict[str, Any]]:
+    """Measurements that are far from the model even after the shift of their batch: by robust standard deviations."""
+    if len(moment.rows) < LEAST_USUAL:
+        return []
+    said = model.predict([row.candidate for row in moment.rows])
+    shift = {batch.name: batch.shift for batch in noise.batches}
+    unit = np.log if model.log else np.asarray
+    moved = np.array([shift.get(row.batch, 0.0) for row in moment.rows])
+    off = unit(np.array([row.value for row in moment.rows])) - moved - unit(said.columns()["mean"])
+    off -= np.median(off)
+    scale = max(1.4826 * float(np.median(np.abs(off))), 1e-300)
+    rows = [(abs(one) / scale, row) for one, row in zip(off.tolist(), moment.rows, strict=True)]
+    worst = sorted((one for one in rows if one[0] > UNUSUAL), key=lambda one: -one[0])[:MOST_UNUSUAL]
+    return [{"id": names[row.candidate], "value": row.value, "batch": row.batch or "", "z": z} for z, row in worst]
 
 
 def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check]]:
@@ -50,16 +146,13 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
         model = campaign.models.past(basis, number, keep=True)
         if model is None:
             continue
-        seen = {row.candidate for row in moment.rows if row.tell <= basis}
+        seen = {row.candidate for row in moment.history if row.tell <= basis}
         new = [row for row in moment.rows if basis < row.tell <= end and row.candidate not in seen]
-        error = None
         if new:
             said = model.predict([row.candidate for row in new])
-            check = said.check([row.value if row.label is None else row.label for row in new])
-            checks.append(check)
-            error = WORDS[campaign.task].mean_error(check.loss)
+            checks.append(said.check([row.value if row.label is None else row.label for row in new]))
         f = model.figures
-        rounds.append(Round(number, f.measurements, f.error, error, len(new), f.epistemic, f.bias, f.aleatoric))
+        rounds.append(Round(number, f.measurements, f.error, f.epistemic, f.bias, f.aleatoric))
     return rounds, checks
 
 
@@ -122,7 +215,7 @@ def _noise(told: Told, model: Model) -> Noise:
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
-        effects = noise.plate_effects(points, o.y[0], o.batch[0])
+        effects = noise.plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]
@@ -130,22 +223,51 @@ def _noise(told: Told, model: Model) -> Noise:
     return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion)
 
 
-def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) -> Map:
-    """First two principal components of the encoded features; a sample of the candidates stands for all."""
-    x = campaign.models.features()
+def plane(
+    x: torch.Tensor,  # (n, d)
+    columns: Sequence[dict[str, Any]],
+) -> tuple[tuple[str, str], list[float], NDArray[np.int64], Callable[[Any], NDArray[np.float64]]]:
+    """Where candidates lie in two dimensions: two features as they are, else the first two principal components.
+
+    Gives names of the axes, their shares of the variance, the sample that stands for all, and a function from numbers
+    of candidates to their places (k, 2).
+    """
     n, d = x.shape
     sample = np.linspace(0, n - 1, min(n, MOST_DRAWN)).astype(np.int64)
     part = x[torch.from_numpy(sample)].double()
-    centre = part.mean(0)
-    _, s, axes = torch.linalg.svd(part - centre, full_matrices=False)
-    for row in axes:  # the sign of an axis is free: make its largest entry positive
-        if float(row[row.abs().argmax()]) < 0:
-            row.neg_()
-    share = (s**2 / (s**2).sum().clamp_min(1e-300)).tolist()
+    features = [column["name"] for column in columns if column["kind"] != "ignored"]
+    names = ("first principal component", "second principal component")
+    centre, share = part.mean(0), [1.0, 0.0]
+    axes = torch.eye(d, dtype=torch.double)
+    if d > 2:
+        _, s, axes = torch.linalg.svd(part - centre, full_matrices=False)
+        for row in axes:  # the sign of an axis is free: make its largest entry positive
+            if float(row[row.abs().argmax()]) < 0:
+                row.neg_()
+        share = (s**2 / (s**2).sum().clamp_min(1e-300)).tolist()
+    elif len(features) == d:
+        names = (f"{features[0]} (standardised)", f"{features[1]} (standardised)" if d == 2 else "")
 
-    def place(index: Any) -> NDArray[np.float64]:  # (k, 2)
+    def flat(index: Any) -> NDArray[np.float64]:  # (k, 2)
         points = (x[torch.as_tensor(np.asarray(index, dtype=np.int64))].double() - centre) @ axes[:2].T
         return np.asarray(torch.nn.functional.pad(points, (0, 2 - points.shape[1])).numpy())
+
+    return names, (share + [0.0])[:2], sample, flat
+
+
+def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) -> Map:
+    """A sample of the candidates stands for all."""
+    x = campaign.models.features()
+    n, d = x.shape
+    names, share, sample, flat = plane(x, campaign.settings["columns"])
+    drawn = flat(sample)
+    moved = len(np.unique(drawn.round(6), axis=0)) < APART * len(drawn)
+    room = _room(drawn) if moved else np.zeros(2)
+
+    def place(index: Any) -> NDArray[np.float64]:  # (k, 2)
+        # Fractions of multiples of the plastic number's powers: the same for a candidate wherever it is drawn.
+        turn = np.asarray(index, dtype=np.float64)[:, None] * np.array([0.7548776662466927, 0.5698402909980532]) % 1
+        return flat(index) + room * (turn - 0.5)
 
     predicted = None
     if told.labels:
@@ -157,4 +279,13 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
     else:
         index, where = np.unique(told.observations.index[0].numpy(), return_inverse=True)
         values = np.bincount(where, told.observations.y[0].numpy()) / np.bincount(where) if len(index) else np.zeros(0)
-    return Map(place(sample), place(index), values, place(moment.pending), (share + [0.0])[:2], d, n, predicted)
+    return Map(place(sample), place(index), values, place(moment.pending), share, d, n, predicted, names, moved)
+
+
+def _room(points: NDArray[np.float64]) -> NDArray[np.float64]:  # (k, 2) -> (2,)
+    """How far points may move along each axis without meeting those of the next place."""
+    gaps = []
+    for column in points.T:
+        steps = np.diff(np.unique(column.round(6)))
+        gaps.append(0.7 * float(np.median(steps)) if len(steps) else 1.0)
+    return np.array(gaps)

@@ -3,30 +3,34 @@
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import aicau
 from aicau.core.errors import InputError
-from aicau.report import figures
 from aicau.report.data import Contents
-
-MOST_FEATURES = 8  # columns of the last batch
 
 
 def render(contents: Contents) -> str:
     """Return the whole page. Every name, label and id in it is escaped."""
     if not contents.status["asks"] and not contents.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
-    pages = Environment(
-        loader=PackageLoader("aicau.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip
-    pages.filters["number"] = number
-    template = pages.get_template("report.html.j2")
+    from aicau.report import figures
+
+    template = environment("aicau.report").get_template("report.html.j2")
     columns, rows = last_batch(contents)
     return template.render(
         contents=contents, figures=figures.draw(contents), columns=columns, rows=rows, version=aicau.__version__
     )
+
+
+def environment(*packages: str) -> Environment:
+    """Where templates come from; every name, label and id in them is escaped."""
+    made = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]), autoescape=True,
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    made.filters["number"] = number
+    return made
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -37,19 +41,24 @@ def number(value: Any, digits: int = 3) -> str:
 
 
 def last_batch(contents: Contents) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns of the table of the last batch, and its rows: id, state, cells and reason of each point."""
+    """The columns of the table of the last batch, and its rows: id, state, cells, reason and features of each point."""
     if contents.batch is None:
         return [], []
     id = contents.settings["id"]
     left_out = {id, "reason", *(c["name"] for c in contents.settings["columns"] if c["kind"] == "ignored")}
     names = [str(name) for name in contents.batch if name not in left_out]
     reasons = [name for name in names if name.startswith("reason_")]
-    features = [name for name in names if name not in ("replicate", *reasons)][:MOST_FEATURES]
+    own = [name for name in ("well", "replicate") if name in names]
+    features = [name for name in names if name not in (*own, *reasons)]
     rows = [
         {
             "id": row[id], "state": state, "reason": row["reason"],
-            "cells": [number(row[c], 6) for c in (*features, "replicate")] + [number(row[c]) for c in reasons],
+            "features": [(name, number(row[name], 6)) for name in features],
+            "cells": [
+                ", ".join(contents.measured.get(str(row[id]), [])) or "–", contents.predicted.get(str(row[id]), "–"),
+                *(number(row[c], 6) for c in own), *(number(row[c]) for c in reasons),
+            ],
         }
         for row, state in zip(contents.batch.to_dict("records"), contents.states, strict=True)
     ]  # fmt: skip
-    return [id, "state", *features, "replicate", *(name.removeprefix("reason_") for name in reasons)], rows
+    return [id, "state", "measured", "predicted now", *own, *(name.removeprefix("reason_") for name in reasons)], rows

@@ -1,11 +1,12 @@
 """Where a campaign lives: an SQLite file by default, a PostgreSQL database for several stations."""
 
-from aicau.store import schema
+from aicau.store import changes, schema
 from aicau.store.doctor import Check, examine
 from aicau.store.identity import Measurement
 from aicau.store.moment import Moment
-from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session, Told
-from aicau.store.store import Chunk, Store, create_store, open_store
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
+from aicau.store.store import Chunk, Store, create_store, open_store, restore_store
+from aicau.store.telling import Told, add_tell
 
 __all__ = [
     "ABANDONED",
@@ -19,8 +20,11 @@ __all__ = [
     "Session",
     "Store",
     "Told",
+    "add_tell",
+    "changes",
     "create_store",
     "examine",
     "open_store",
+    "restore_store",
     "schema",
 ]

@@ -6,9 +6,10 @@ and the same file again, or one that has grown, adds only what is more. What cou
 value is new where a proposed point waits for it, and refused otherwise.
 """
 
+import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,21 +50,58 @@ def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[i
     new: list[Measurement] = []
     matched: list[Any] = []
     doubtful: list[tuple[Measurement, str]] = []
+    replaced: list[Any] = []
     groups = _groups(stored)
     for key, some in _groups(rows).items():
+        some = _once(some)
+        if key[1] and (loose := groups.get((key[0], ""))):
+            some = _place(some, groups.get(key, []), loose, new, matched, replaced)
         if key in groups:
-            _compare(_once(some), groups[key], new, matched, doubtful)
+            _compare(some, groups[key], new, matched, doubtful)
         else:
-            new += _once(some)
+            new += some
     left = Counter(waiting)
     for row in new:
         left[row.candidate] -= row.repeats
+    for old in replaced:
+        left[old.candidate] += old.repeats
     for row, words in doubtful:
         if left[row.candidate] <= 0:
             raise InputError(words)
         left[row.candidate] -= row.repeats
         new.append(row)
-    return Compared(sorted(new, key=lambda row: row.line), matched, [])
+    return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
+
+
+def _place(
+    rows: list[Measurement],
+    stored: list[Any],  # of the same id and batch
+    loose: list[Any],  # of the same id, told before the campaign had batches
+    new: list[Measurement],
+    matched: list[Any],
+    replaced: list[Any],
+) -> list[Measurement]:
+    """Rows told before without a batch get it; gives the rows that are none of them."""
+    known = Counter(map(_value, stored))
+    pool = sorted(loose, key=lambda one: one.superseded_by is not None)  # current ones are taken first
+    rest = []
+    for row in rows:
+        if known[_value(row)] > 0:
+            known[_value(row)] -= 1
+            rest.append(row)
+            continue
+        numbers = (None, row.replicate) if row.replicate is not None else {one.replicate for one in pool}
+        same = next((one for one in pool if _value(one) == _value(row) and one.replicate in numbers), None)
+        if same is None:
+            rest.append(row)
+            continue
+        pool.remove(same)
+        if same.superseded_by is None:
+            new.append(row._replace(replicate=row.replicate or same.replicate))
+            replaced.append(same)
+        else:
+            matched.append(same)
+    return rest
 
 
 def _compare(
@@ -201,14 +239,10 @@ def _shown(row: Any) -> str:
 
 
 def check_labels(rows: Iterable[Measurement], known: Iterable[str]) -> None:
-    """One number written in two ways, or hundreds of different texts, cannot be meant."""
-    seen = {_as_number(label): label for label in known}
+    """Hundreds of different texts cannot be meant as classes."""
+    seen = set(known)
     for row in rows:
-        if row.label is None:
-            continue
-        other = seen.setdefault(_as_number(row.label), row.label)
-        if other != row.label:
-            raise InputError(f"row {row.line}: {row.label!r} and {other!r} are one number; write it in one way")
+        seen |= {row.label} - {None}  # type: ignore[arg-type]
         if len(seen) > MOST_CLASSES:
             raise InputError(
                 f"row {row.line}: this is class number {len(seen)}, and there can be {MOST_CLASSES};"
@@ -216,24 +250,41 @@ def check_labels(rows: Iterable[Measurement], known: Iterable[str]) -> None:
             )
 
 
-def _as_number(text: str) -> float | str:
+NOUNS = {"batch": "batch", "label": "class"}
+
+
+def check_names(
+    kind: str,  # batch or label
+    rows: Iterable[Measurement],
+    known: Iterable[str],
+    renamed: Mapping[str, str],
+    distinct: Collection[str],  # names that are meant as new ones
+) -> None:
+    """A new name that differs from a known one only by case, blanks, unicode form or the way a number is written, or
+    that was renamed, needs a decision."""
+    there = set(known)
+    seen = {alike(name): name for name in sorted(there, reverse=True)}
+    for row in rows:
+        name = getattr(row, kind)
+        if name is None or name in there or name in distinct:
+            continue
+        there.add(name)
+        other = renamed.get(name) or seen.setdefault(alike(name), name)
+        if other != name:
+            words = "was renamed to" if name in renamed else "looks like"
+            raise InputError(
+                f"row {row.line}: the {NOUNS[kind]} {name!r} {words} {other!r}; write {other!r}, or add --new"
+                f" {name!r} if it is another {NOUNS[kind]} (Python: new=[{name!r}])"
+            )
+
+
+def alike(name: str) -> float | str:
+    """The same for names that look alike: `P1` and `p 1`, `1` and `1.0`."""
+    text = folded(name)
     try:
-        return float(text)
+        return float(text) if "_" not in text and math.isfinite(float(text)) else text
     except ValueError:
         return text
-
-
-def look_alikes(new: Iterable[str], known: Iterable[str]) -> list[tuple[str, str]]:
-    """Names that differ from a known one (or one before) only by case, blanks, unicode form or a zero at the end."""
-    seen: dict[float | str, str] = {}
-    for name in known:
-        seen.setdefault(_folded(name), name)
-    pairs = [(name, seen.setdefault(_folded(name), name)) for name in dict.fromkeys(new)]
-    return [(name, other) for name, other in pairs if name != other]
-
-
-def _folded(name: str) -> float | str:
-    return _as_number(folded(name))
 
 
 def folded(name: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from aicau.store.changes import barred, last_change
 from aicau.store.schema import asks, tells
-from aicau.store.session import ABANDONED, PENDING, Session
+from aicau.store.session import PENDING, Session
 
 
 @dataclass(frozen=True)
@@ -15,9 +16,10 @@ class Moment:
     round: int  # of the next ask: a new one begins when something was told since the last
     rows: Sequence[Any]  # current measurements that did not fail, in the order they were told
     pending: list[int]  # candidates
-    abandoned: list[int]  # candidates given up, and not measured since
+    barred: list[int]  # candidates excluded, or given up and not measured since
     turn: int = 0  # asks in this round so far
     history: Sequence[Any] = ()  # `rows`, and those that were superseded
+    change: int = 0  # number of the last change
     asked: tuple[tuple[int, int], ...] = ()  # (round, tells before it) of the asks of earlier rounds
 
     @classmethod
@@ -27,10 +29,10 @@ class Moment:
         round = 1 if last is None else last.round + (basis > last.basis)
         told, asked = _past(session, basis, round)
         rows = [row for row in told if row.superseded_by is None]
-        measured = {row.candidate for row in rows}
-        abandoned = [c for c in session.candidates(ABANDONED) if c not in measured]
+        closed = sorted(barred(session, {row.candidate for row in rows}))
         turn, number = (0, 0) if last is None else (session.count(asks, round=round), last.id)
-        return cls(number, basis, round, rows, session.candidates(PENDING), abandoned, turn, told, asked)
+        pending, change = session.candidates(PENDING), last_change(session)
+        return cls(number, basis, round, rows, pending, closed, turn, told, change, asked)
 
     @classmethod
     def past(cls, session: Session, basis: int, round: int) -> "Moment":

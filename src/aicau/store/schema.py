@@ -6,7 +6,7 @@
 | `chunks` | some thousand candidates: their ids and their columns as Arrow bytes |
 | `asks`, `proposals` | one request for a batch, and the points it got: pending, completed, failed or abandoned |
 | `tells`, `measurements` | one file that came back, and its rows: never overwritten, only superseded |
-| `events` | one thing that happened, with time and author |
+| `events` | one thing that happened, with time and author; changes of a campaign are replayed from here on reading |
 | `models` | the fitted model behind the batches of a round: safetensors (nothing once it was dropped) and JSON |
 
 Numbers of rows are given out by the writer that holds the lock, one after another, so that the same history has the
@@ -96,6 +96,7 @@ models = Table(
 )
 Index("proposals_by_status", proposals.c.status)
 Index("tells_by_digest", tells.c.digest)
+Index("events_by_kind", events.c.kind)
 
 
 def _first_tables(connection: Connection) -> None:
@@ -132,5 +133,9 @@ def _digests(connection: Connection) -> None:
     connection.exec_driver_sql("ALTER TABLE models ADD COLUMN digest TEXT")
 
 
+def _changes(connection: Connection) -> None:
+    connection.exec_driver_sql("CREATE INDEX events_by_kind ON events (kind)")
+
+
 # Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
-MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests]
+MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests, _changes]

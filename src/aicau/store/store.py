@@ -3,20 +3,21 @@
 import hashlib
 import json
 import os
-import re
 import secrets
 import sqlite3
 import stat
-from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Engine, inspect
+from sqlalchemy import URL, Connection, Engine, inspect
 
 from aicau.core.errors import AicauError, InputError, StoreError
+from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
+from aicau.store.naming import give_name, making
 from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
 from aicau.store.session import Session
 
@@ -53,17 +54,27 @@ class Store:
     where: str
     settings: dict[str, Any] = field(repr=False)
 
+    seen: dict[str, int] = field(default_factory=dict, repr=False)  # the last change that `settings` hold
+
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """One moment of the campaign."""
         with transaction(self.engine, self.where, writing=False) as connection:
-            yield Session(connection)
+            yield self._session(connection)
 
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
         with transaction(self.engine, self.where, writing=True) as connection:
-            yield Session(connection)
+            yield self._session(connection)
+
+    def _session(self, connection: Connection) -> Session:
+        """With the settings as they are now: another station may have changed them."""
+        session = Session(connection)
+        if (last := changes.last_change(session)) != self.seen.get("change", 0):
+            self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
+            self.seen["change"] = last
+        return session
 
     @property
     def read_only(self) -> bool:
@@ -105,11 +116,25 @@ def create_store(
     name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str, wait: float = WAIT
 ) -> Store:
     """A new campaign. A database that holds one already is left alone."""
+
+    def fill(session: Session) -> None:
+        session.set_meta("settings", json.dumps(settings, sort_keys=True))
+        total = 0
+        for number, chunk in enumerate(pool):
+            session.insert(chunks, [(number, chunk.count, chunk.digest, chunk.ids, chunk.features)])
+            total += chunk.count
+        session.event("create", author, None, candidates=total)
+
+    return restore_store(name, fill, wait)
+
+
+def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float = WAIT) -> Store:
+    """A new database that holds what `fill` puts into it, whole or not at all."""
     url = locate(name)
     if url.get_backend_name() != "sqlite":
         engine = connect(url, wait)
         try:
-            _fill(engine, label(url), settings, pool, author)
+            _fill(engine, label(url), fill)
         finally:
             engine.dispose()
         return open_store(name, wait)
@@ -118,7 +143,7 @@ def create_store(
         raise InputError(f"cannot make {where}: its folder does not exist; make the folder first")
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        with _making(path) as folder:
+        with making(path) as folder:
             if path.exists():
                 raise FileExistsError
             try:
@@ -126,9 +151,9 @@ def create_store(
                 with explained(where), closing(sqlite3.connect(partial)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
                 engine = connect(URL.create("sqlite", database=str(partial)), wait)
-                _fill(engine, where, settings, pool, author)
+                _fill(engine, where, fill)
                 engine.dispose()  # the last connection moves the log into the file and syncs it
-                _give_name(partial, path)
+                give_name(partial, path)
                 os.fsync(folder)
             finally:
                 for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
@@ -140,45 +165,7 @@ def create_store(
     return open_store(name, wait)
 
 
-@contextmanager
-def _making(path: Path) -> Iterator[int]:
-    """The folder, locked together with all others that make a campaign in it. The lock ends with the process, so who
-    finds no other removes what a killed process left of this name."""
-    import fcntl
-
-    folder = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # another makes a campaign here now, or the file system knows no locks
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.partial(-wal|-shm|-journal)?")
-            if found := [file for file in path.absolute().parent.iterdir() if ours.fullmatch(file.name)]:
-                if path.exists() and path.stat().st_size == 0:  # it died inside _give_name
-                    path.unlink()
-                for file in found:
-                    file.unlink()
-        with suppress(OSError):
-            fcntl.flock(folder, fcntl.LOCK_SH)
-        yield folder
-    finally:
-        os.close(folder)
-
-
-def _give_name(partial: Path, path: Path) -> None:
-    """Move the finished file to its place, unless another was faster: a plain rename would overwrite that one."""
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        raise
-    except OSError:  # no hard links here: an empty file takes the name, and only who made it may replace it
-        path.touch(exist_ok=False)
-        try:
-            partial.rename(path)
-        except OSError:
-            path.unlink()
-            raise
-
-
-def _fill(engine: Engine, where: str, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> None:
+def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
     with explained(where), engine.connect() as connection:
         connection = connection.execution_options(writing=True)
         with connection.begin():
@@ -191,12 +178,7 @@ def _fill(engine: Engine, where: str, settings: dict[str, Any], pool: Iterable[C
                 step(connection)
             session.set_meta("format", FORMAT)
             session.set_meta("version", str(len(MIGRATIONS)))
-            session.set_meta("settings", json.dumps(settings, sort_keys=True))
-            total = 0
-            for number, chunk in enumerate(pool):
-                session.insert(chunks, [(number, chunk.count, chunk.digest, chunk.ids, chunk.features)])
-                total += chunk.count
-            session.event("create", author, None, candidates=total)
+            fill(session)
 
 
 def open_store(name: str | Path, wait: float = WAIT) -> Store:

@@ -5,6 +5,7 @@ per level, centred, and scaled so that the column as a whole has variance 1 and 
 """
 
 import io
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -14,12 +15,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
+from aicau.core.files import reason, short
 from aicau.store import Chunk
-from aicau.tables.sheet import Sheet, is_text, plain
+from aicau.store.identity import alike
+from aicau.tables.kinds import is_text, plain
+from aicau.tables.sheet import Sheet
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
+_UNIT = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*")  # 5 mg, 37 °C, 10%
+_DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T].*)?")
 REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
@@ -40,12 +46,75 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
             columns.append(_number(sheet, name))
         else:
             columns.append(_category(sheet, name))
-    width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
-    if width == 0:
+    if check_width(sheet.name, sheet.rows, columns) == 0:
         raise InputError(f"{sheet.name} has no feature column beside the id {id!r}")
-    if width * sheet.rows > MOST_NUMBERS:
-        raise InputError(f"{sheet.name}: {sheet.rows:,} rows of {width:,} features are too many; leave columns out")
     return columns
+
+
+def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> int:
+    """How many features these columns make; so many rows of them must be possible."""
+    width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
+    if width * rows > MOST_NUMBERS:
+        raise InputError(f"{name}: {rows:,} rows of {width:,} features are too many; leave columns out")
+    return width
+
+
+def extended(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The columns as they are after more candidates: new levels stand behind the known ones, the rest is kept."""
+    found = []
+    for column in columns:
+        if column["kind"] == "category":
+            new = sorted(set(sheet.texts(column["name"]).to_pylist()) - set(column["levels"]))
+            column = column | {"levels": column["levels"] + new, "shift": column["shift"] + [0.0] * len(new)}
+            _check_levels(sheet, column["name"], len(column["levels"]))
+        found.append(column)
+    return found
+
+
+def summary(columns: Sequence[dict[str, Any]]) -> str:
+    """What was understood of the columns: "4 numbers, 1 category with 3 levels, 1 ignored"."""
+    parts = []
+    if numbers := [c["name"] for c in columns if c["kind"] == "number"]:
+        parts.append(f"{len(numbers)} {'number' if len(numbers) == 1 else 'numbers'} ({_some(numbers)})")
+    for column in (c for c in columns if c["kind"] == "category"):
+        parts.append(f"category {column['name']!r} with {len(column['levels'])} levels ({_some(column['levels'])})")
+    if ignored := [c["name"] for c in columns if c["kind"] == "ignored"]:
+        parts.append(f"{len(ignored)} ignored ({_some(ignored)})")
+    return ", ".join(parts)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(short(name, 40) for name in names[:4]) + (" ..." if len(names) > 4 else "")
+
+
+def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
+    """Columns that were read as categories and may not be meant so."""
+    words = []
+    for column in columns:
+        levels, name = column.get("levels", ()), column["name"]
+        begin = f"column {name!r} is a category with {len(levels)} levels"
+        if 2 * sum(_UNIT.fullmatch(level) is not None for level in levels) > len(levels):
+            words.append(f"{begin} such as {levels[0]!r}: to use it as a number write the numbers without their unit")
+        elif 2 * sum(_DATE.fullmatch(level) is not None for level in levels) > len(levels):
+            words.append(f"{begin} that look like dates ({levels[0]!r}): write days as numbers, or use --ignore {name}")
+        elif len(levels) == rows > 2:
+            words.append(f"{begin}, one for every row, so it teaches nothing: use --ignore {name}")
+        elif pair := next(iter(look_alikes(levels)), None):
+            words.append(f"{begin}, and {pair[0]!r} looks like {pair[1]!r}: if they are one, write them alike")
+    return words
+
+
+def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """Names that differ from one before only by case, blanks, unicode form or the way a number is written."""
+    seen: dict[float | str, str] = {}
+    pairs = [(name, seen.setdefault(alike(name), name)) for name in names]
+    return [(name, other) for name, other in pairs if name != other]
+
+
+def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
+    """Ids of a chunk; whole numbers where the pool had them as such."""
+    ids = unpack(chunk).column(0)
+    return ids.cast(pa.int64()) if settings.get("id_kind") == "integer" else ids
 
 
 def _number(sheet: Sheet, name: str) -> dict[str, Any]:
@@ -62,11 +131,7 @@ def _number(sheet: Sheet, name: str) -> dict[str, Any]:
 def _category(sheet: Sheet, name: str) -> dict[str, Any]:
     counts = pc.value_counts(sheet.texts(name))
     found = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-    if len(found) > MOST_LEVELS:
-        raise InputError(
-            f"{sheet.name}, column {name!r} holds {len(found):,} different texts, too many for a category"
-            f" (at most {MOST_LEVELS}); leave it out with --ignore"
-        )
+    _check_levels(sheet, name, len(found))
     levels = sorted(found)
     share = np.array([found[level] for level in levels]) / sheet.rows
     scale = float(np.sqrt((share * (1 - share)).sum()))
@@ -74,8 +139,16 @@ def _category(sheet: Sheet, name: str) -> dict[str, Any]:
     return {"name": name, "kind": "category", "levels": levels, "shift": shift, "scale": scale if scale > 0 else 1.0}
 
 
-def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
-    """The candidates as chunks; ids are checked before the first one leaves."""
+def _check_levels(sheet: Sheet, name: str, count: int) -> None:
+    if count > MOST_LEVELS:
+        raise InputError(
+            f"{sheet.name}, column {name!r} holds {count:,} different texts, too many for a category"
+            f" (at most {MOST_LEVELS}); leave it out with --ignore {name}"
+        )
+
+
+def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> Iterator[Chunk]:
+    """The candidates as chunks; ids are checked before the first one leaves. With the schema of others, as theirs."""
     ids = sheet.texts(id)
     _distinct(sheet, id, ids)
     arrays: dict[str, pa.Array] = {}
@@ -88,9 +161,19 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Ch
         else:
             arrays[name] = _kept(sheet, name)
     table = pa.table(arrays)
+    try:
+        table = table if schema is None else table.cast(schema.remove_metadata())
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(
+            f"{sheet.name}: a column has another type than before ({reason(error)}); write it alike"
+        ) from error
     for start in range(0, sheet.rows, CHUNK):
-        part = ids.slice(start, CHUNK)
-        yield Chunk(len(part), _pack(pa.table({"id": part})), _pack(table.slice(start, CHUNK)))
+        yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
+
+
+def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:
+    """Some candidates as bytes."""
+    return Chunk(len(ids), _pack(pa.table({"id": ids})), _pack(columns))
 
 
 def _kept(sheet: Sheet, name: str) -> pa.Array:

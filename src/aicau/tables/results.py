@@ -1,8 +1,10 @@
 """What came back from the laboratory: rows of a table become measurements, or one sentence says why not."""
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ LARGEST_COUNT = 1e15  # every whole number below is a number of its own
 LARGEST_SEM = 1e6  # times the largest value beside it
 MOST_REPEATS = 1_000_000  # of `count` and `replicate`
 LONGEST = 100  # characters of a batch or a label
+_BATCH = re.compile(r"(plate|batch|day|run)([ _-]?(id|no|nr|number|name|barcode))?")  # columns that are often one
 GOOD, BAD = ("", "ok", "completed"), ("failed",)
 
 
@@ -32,12 +35,20 @@ def parse(
     ids: pa.Array,  # of all candidates, in their order
     task: str = "regression",
     own: Collection[str] = (),  # columns of the pool: `ask` handed them out, and they are no results
-) -> list[Measurement]:
-    """One measurement per row: a value, or a mean with `sem` and `count`, or a well whose `status` is failed.
+) -> tuple[list[Measurement], list[str]]:
+    """One measurement per row: a value, or a mean with `sem` and `count`, or a well whose `status` is failed; and what
+    should be said about the table.
 
-    For classification a label, or `count` equal ones; for counts a whole number.
+    For classification a label, or `count` equal ones; for counts a whole number. A row whose status, result and batch
+    are all empty is not measured yet.
     """
     sheet = _named(sheet, [id, target, *([] if batch is None else [batch]), *OPTIONAL], own)
+    sheet, notes = _filled_in(sheet, [target, *([] if batch is None else [batch])])
+    if batch is None and (column := next((c for c in sheet.table.column_names if _is_batch(c) and c not in own), None)):
+        notes.append(
+            f"the column {column!r} is not used; if what it names shares a shift (a plate, a day), run 'aicau change"
+            f" CAMPAIGN --batch {column}' and tell the file again"
+        )
     rows = sheet.rows
     candidate = find(sheet, id, ids)
     batches = [None] * rows if batch is None else _batches(sheet, batch)
@@ -50,7 +61,26 @@ def parse(
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
     counts = count.astype(int).tolist()
     lines = map(sheet.row, range(rows))
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels))
+    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
+
+
+def _is_batch(column: str) -> bool:
+    return _BATCH.fullmatch(column.strip().casefold()) is not None
+
+
+def _filled_in(sheet: Sheet, names: Sequence[str]) -> tuple[Sheet, list[str]]:
+    """Without the rows of a file of `ask` that nobody has filled in: status, result and batch are all empty."""
+    columns = [name for name in ("status", "sem", *names) if sheet.has(name)]
+    if not sheet.has("status") or not sheet.has(names[0]):
+        return sheet, []
+    empty = np.logical_and.reduce([sheet.blank(name) for name in columns])
+    if not (count := int(empty.sum())):
+        return sheet, []
+    if count == sheet.rows:
+        raise InputError(f"{sheet.name}: no row is filled in; write the results into the column {names[0]!r}")
+    keep = pa.array(~empty)
+    filled = Sheet(sheet.table.filter(keep), sheet.name, lines=sheet.numbers_of(keep), notes=sheet.notes)
+    return filled, [f"{count} {'row is' if count == 1 else 'rows are'} not filled in yet, and left out"]
 
 
 def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
@@ -148,13 +178,30 @@ def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -
 
 
 def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
-    """The place of every id among the candidates."""
+    """The place of every id among the candidates; blanks around an id do not count."""
     texts = sheet.texts(id)
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
+        found = pc.coalesce(found, pc.index_in(pc.utf8_trim_whitespace(texts), value_set=ids))
+    if found.null_count:
         row = pc.index(pc.is_null(found), True).as_py()
-        raise InputError(f"{sheet.at(row, id)}: {shown(texts[row].as_py())} is not the id of a candidate")
+        text = texts[row].as_py()
+        raise InputError(f"{sheet.at(row, id)}: {shown(text)} is not the id of a candidate{_nearest(text, ids)}")
     return list(found.to_pylist())
+
+
+def _nearest(text: str, ids: pa.Array) -> str:
+    """Which candidate may be meant."""
+    bare = text.strip().removesuffix(".0")
+    zeros = pc.equal(pc.utf8_ltrim(ids, "0"), bare.lstrip("0"))
+    if bare.isdecimal() and (at := pc.index(zeros, True).as_py()) >= 0:
+        words = "a spreadsheet took its zeros away; format the column as text" if text.isdecimal() else "write it so"
+        return f"; {shown(ids[at].as_py())} is one: {words}"
+    same = pc.equal(pc.utf8_lower(ids), text.strip().lower())
+    near = [ids[at].as_py()] if (at := pc.index(same, True).as_py()) >= 0 else []
+    if not near and len(ids) <= 20_000 and len(text) < 100:
+        near = get_close_matches(text, ids.to_pylist(), 1, 0.7)
+    return f"; did you mean {shown(near[0])}?" if near else "; 'aicau add' takes new candidates in"
 
 
 def _failed(sheet: Sheet) -> NDArray[np.bool_]:
@@ -223,7 +270,10 @@ def summary(told: dict[str, Any]) -> str:
         return f"nothing new: {'the row is' if known == 1 else f'all {known} rows are'} known already; {left}"
     done = told["completed"]
     parts = [f"{done} {'point' if done == 1 else 'points'} completed"] if done or told["failed"] else []
-    words = {"failed": "failed", "unrequested": "not asked for", "superseded": "replaced"}
-    parts += [f"{told[name]} {word}" for name, word in words.items() if told[name]]
+    words = {"failed": "failed", "unrequested": "not asked for", "placed": "got their batch", "replaced": "replaced"}
+    counts = told | {"replaced": told["superseded"] - told["placed"]}
+    parts += [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
     first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
+    if told.get("controls"):
+        parts.append(f"{told['controls']} of controls")
     return "; ".join([first, *([", ".join(parts)] if parts else []), left])

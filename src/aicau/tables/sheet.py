@@ -6,6 +6,7 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 
 import re
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,14 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import short
+from aicau.tables.kinds import is_numeric, is_text, simple
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")  # 1,234: a decimal comma, or a mark between thousands
+_GROUPED = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")  # 1.234,5 and 1,234,567
+MOST_COLUMNS = 10_000
+LONGEST_NAME = 500  # of a column
 EXACT = 2**53  # every whole number below is a float of its own
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
@@ -29,6 +36,7 @@ class Sheet:
     name: str
     first: int = 2
     lines: NDArray[np.int64] | None = None
+    notes: tuple[str, ...] = ()  # how it was read, where that was no matter of course
 
     @property
     def rows(self) -> int:
@@ -41,6 +49,10 @@ class Sheet:
         """What a spreadsheet calls a row."""
         return index + self.first if self.lines is None else int(self.lines[index])
 
+    def numbers_of(self, keep: pa.Array) -> NDArray[np.int64]:
+        """What a spreadsheet calls some of the rows."""
+        return np.array([self.row(at) for at in pc.indices_nonzero(keep).to_pylist()], dtype=np.int64)
+
     def at(self, row: int, column: str) -> str:
         """How a message begins."""
         return f"{self.name}, row {self.row(row)}, column {column!r}"
@@ -49,8 +61,18 @@ class Sheet:
         if not self.has(column):
             names = self.table.column_names
             some = ", ".join(shown(n) for n in names[:8]) + (" and more" if len(names) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {some}")
-        return _simple(self.table.column(column).combine_chunks())
+            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(column)}")
+        return simple(self.table.column(column).combine_chunks())
+
+    def _hint(self, column: str) -> str:
+        """Where a column that is missing may be."""
+        bare = {_bare(name): name for name in self.table.column_names}
+        if near := bare.get(_bare(column)) or next(iter(get_close_matches(column, self.table.column_names, 1)), None):
+            return f"; did you mean {near!r}? name it so, or rename the column"
+        for at, row in enumerate(self.table.slice(0, 40).to_pylist()):
+            if _bare(column) in {_bare(str(cell)) for cell in row.values()}:
+                return f"; row {self.row(at)} holds {column!r}: use --skip {self.row(at) - 1}"
+        return ""
 
     def texts(self, column: str, empty: bool = False) -> pa.Array:
         """Text, or whole numbers written as text; nothing missing unless `empty`."""
@@ -60,6 +82,8 @@ class Sheet:
             array = pa.nulls(len(array), pa.string())
         elif pa.types.is_integer(kind) or is_text(kind):
             array = array.cast(pa.string())
+        elif pa.types.is_floating(kind) and _whole(array):
+            array = array.cast(pa.int64()).cast(pa.string())  # 1.0 beside an empty cell
         else:
             raise self._kind(column, "text or whole numbers", kind)
         array = pc.fill_null(array, "")
@@ -148,62 +172,90 @@ class Sheet:
             return _floats(array.cast(pa.float64()))
         except pa.ArrowInvalid:
             pass
+        texts = array.to_pylist()
+        point = next((row for row, text in enumerate(texts) if "." in text and _number(text)), None)
+        sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
         values = np.empty(len(array))
-        for row, text in enumerate(array.to_pylist()):
-            if not _number(text):
-                hint = "; write numbers with a decimal point" if _decimal_comma(text) else ""
+        for row, text in enumerate(texts):
+            number, hint = text, ""
+            if _decimal_comma(text):
+                number = text.replace(",", ".")
+                if point is not None:
+                    hint = f"; row {self.row(point)} has a decimal point: write all numbers alike"
+                elif _THOUSANDS.fullmatch(text) and not (sure or self._commas(column)):
+                    hint = f"; it may be {number} or {text.replace(',', '')}: write it so"
+            elif _GROUPED.fullmatch(text) and not _number(text):
+                hint = "; write it without marks between thousands"
+            if hint or not _number(number):
                 got = "an empty cell" if text == "" else shown(text)
                 raise InputError(f"{self.at(row, column)}: expected a number, got {got}{hint}")
-            values[row] = float(text)
+            values[row] = float(number)
         return values
 
-
-def is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def is_numeric(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
-
-
-def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Numbers and text as they are, anything else (dates, lists, bytes ...) as text: every kind of file can hold it."""
-    array = _simple(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
-    kind = array.type
-    if pa.types.is_float16(kind):
-        return array.cast(pa.float32())
-    if is_text(kind) or pa.types.is_null(kind) or (is_numeric(kind) and not pa.types.is_uint64(kind)):
-        return array  # a DataFrame with an empty cell loses digits of uint64
-    # A cast knows more dates than Python has, but not what a list, a duration or an extension means.
-    by_value = pa.types.is_nested(kind) or pa.types.is_duration(kind) or isinstance(kind, pa.BaseExtensionType)
-    for way in (_written, _cast) if by_value else (_cast, _written):
-        try:
-            return way(array)
-        except (pa.ArrowException, ValueError, OverflowError):
-            continue
-    raise InputError(f"cells of type {short(kind, 60)} cannot be written as text")
+    def _commas(self, column: str) -> bool:
+        """Whether other columns have decimal commas, and none has decimal points."""
+        found = False
+        for name in self.table.column_names:
+            array = self.array(name)
+            if name != column and is_text(array.type):
+                for text in pc.utf8_trim_whitespace(pc.fill_null(array[:1000], "")).to_pylist():
+                    if "." in text and _number(text):
+                        return False
+                    found |= _decimal_comma(text) and not _THOUSANDS.fullmatch(text)
+        return found
 
 
-def _cast(array: pa.Array) -> pa.Array:
-    return array.cast(pa.string())
+def checked(table: pa.Table, name: str, lines: NDArray[np.int64] | None = None, notes: tuple[str, ...] = ()) -> Sheet:
+    """A table with a distinct name for each column, and with rows. Columns and rows of nothing are left out."""
+    table, lines = _filled(table, lines)
+    names = table.column_names
+    too_many(len(names), name)
+    seen: dict[str, int] = {}
+    for at, column in enumerate(names, 1):
+        if not column:
+            raise InputError(f"{name}, row 1: column {at} has no name; name it, or empty the whole column")
+        if len(column) > LONGEST_NAME or "\x00" in column:
+            words = "a zero byte" if "\x00" in column else f"more than {LONGEST_NAME} characters"
+            raise InputError(f"{name}, row 1: the name of column {at} has {words}; choose a shorter one")
+        if column in seen:
+            raise InputError(f"{name}, row 1: columns {seen[column]} and {at} are both called {column!r}")
+        seen[column] = at
+    if table.num_rows == 0:
+        raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
+    return Sheet(table, name, lines=lines, notes=notes)
 
 
-def _written(array: pa.Array) -> pa.Array:
-    values = array.to_pylist()
-    return pa.array([None if v is None else v.hex() if isinstance(v, bytes) else str(v) for v in values], pa.string())
+def too_many(columns: int, name: str) -> None:
+    if columns > MOST_COLUMNS:
+        raise InputError(f"{name} has {columns:,} columns; at most {MOST_COLUMNS:,} can be read")
 
 
-def _simple(array: pa.Array) -> pa.Array:
-    """The values behind dictionaries, runs and views."""
-    while True:
-        if pa.types.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        elif pa.types.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        elif pa.types.is_string_view(array.type):
-            array = array.cast(pa.string())
-        else:
-            return array
+def _filled(table: pa.Table, lines: NDArray[np.int64] | None) -> tuple[pa.Table, NDArray[np.int64] | None]:
+    """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
+
+    def empty(at: int) -> pa.ChunkedArray:
+        column = table.column(at)
+        return pc.equal(pc.fill_null(column, ""), "") if is_text(column.type) else pc.is_null(column)
+
+    def numbering(at: int) -> bool:
+        """Numbers of rows, which some programs put before the first column."""
+        cells = (str(cell) for cell in table.column(at).slice(0, 1000).to_pylist())
+        return at == 0 and table.num_columns > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+
+    def needed(at: int) -> bool:
+        return bool(table.column_names[at]) or not (pc.all(empty(at)).as_py() or numbering(at))
+
+    table = table.select([at for at in range(table.num_columns) if needed(at)])
+    if not table.num_columns or not table.num_rows:
+        return table, lines
+    blank = empty(0)
+    for at in range(1, table.num_columns):
+        if not pc.any(blank).as_py():
+            return table, lines
+        blank = pc.and_(blank, empty(at))
+    keep = np.flatnonzero(~blank.to_numpy())
+    numbers = np.arange(table.num_rows) + 2 if lines is None else lines
+    return table.take(pa.array(keep)), numbers[keep]
 
 
 def _floats(array: pa.Array) -> NDArray[np.float64]:
@@ -214,5 +266,15 @@ def _number(text: str) -> bool:
     return _NUMBER.fullmatch(text.strip()) is not None
 
 
+def _whole(array: pa.Array) -> bool:
+    """Whether numbers are whole, and at least one is there."""
+    values = _floats(array.drop_null())
+    return len(values) > 0 and bool(((values == np.floor(values)) & (np.abs(values) < EXACT)).all())
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
 def _decimal_comma(text: str) -> bool:
-    return text.count(",") == 1 and _number(text.replace(",", "."))
+    return _COMMA.fullmatch(text.strip()) is not None

@@ -1,0 +1,182 @@
+"""Pages under load: readers and writers at once on a campaign of 100,000 candidates, and the command line meanwhile.
+
+    python benchmarks/web_load.py --seconds 60
+
+A reader opens a page, reads it for a second and opens the next, as people do; a writer asks for two points and drops
+their results, again and again. Every 5 seconds `aicau tell` writes from a process of its own. Prints one table and ends
+with code 1 where a request failed, the median page took more than 200 ms, or the command line was locked out.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httpx2 as httpx
+import numpy as np
+import pandas as pd
+
+from aicau import Campaign
+
+PAGES = (
+    "overview",
+    "next",
+    "results",
+    "map",
+    "candidates",
+    "candidates?q=c123&sort=mean&down=true",
+    "noise",
+    "history",
+)
+
+
+def make(path: Path, n: int) -> None:
+    rng = np.random.default_rng(0)
+    pool = pd.DataFrame(rng.random((n, 4)), columns=list("abcd")).assign(id=[f"c{i}" for i in range(n)])
+    with Campaign.create(path, pool, target="y", batch="plate") as campaign:
+        campaign.ask(48)
+        ids = campaign.pending()["id"]
+        campaign.tell(pd.DataFrame({"id": ids, "y": rng.random(len(ids)), "plate": "P1"}))
+        campaign.outlook()
+
+
+async def csrf(client: httpx.AsyncClient) -> str:
+    return re.search(r'name="csrf" value="(\w+)"', (await client.get("/c/load/next")).text)[1]
+
+
+async def reader(url: str, until: float, pause: float, number: int, times: list[float], errors: list[str]) -> None:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
+        await asyncio.sleep(pause * number / 50)
+        while time.monotonic() < until:
+            page = PAGES[number % len(PAGES)]
+            began = time.perf_counter()
+            answer = await client.get(f"/c/load/{page}")
+            times.append(time.perf_counter() - began)
+            if answer.status_code != 200:
+                errors.append(f"{page}: {answer.status_code} {answer.text[:200]}")
+            number += 1
+            await asyncio.sleep(pause)
+
+
+async def writer(url: str, until: float, number: int, done: list[int], errors: list[str]) -> None:
+    headers, rng = {"accept": "application/json"}, np.random.default_rng(number)
+    async with httpx.AsyncClient(base_url=url, timeout=120, headers=headers) as client:
+        word = {"csrf": await csrf(client)}
+        while time.monotonic() < until:
+            name = f"w{number}-{len(done)}-{time.monotonic()}"
+            job = (await client.post("/c/load/ask", data={**word, "n": 2, "request_name": name})).json()["job"]
+            while (state := (await client.get(f"/jobs/{job}.json")).json())["state"] in ("waiting", "running"):
+                await asyncio.sleep(0.5)
+                if time.monotonic() > until:
+                    return
+            if state["error"]:
+                errors.append(state["error"])
+            rows = (await client.get("/c/load/next.json")).json()["rows"]
+            text = "id,y,plate\n" + "".join(f"{row['id']},{rng.random():.6f},P{name}\n" for row in rows)
+            page = (await client.post("/c/load/results", data=word, files={"file": ("r.csv", text)})).json()["page"]
+            answer = await client.post(page, data=word)
+            if answer.status_code != 200:
+                errors.append(f"tell: {answer.status_code} {answer.text[:200]}")
+            done.append(len(rows))
+
+
+async def command_line(path: Path, until: float, took: list[float], errors: list[str]) -> None:
+    number = 0
+    while time.monotonic() < until - 8:
+        number += 1
+        file = path.with_name(f"cli-{number}.csv")
+        file.write_text(f"id,y,plate\nc{number},0.5,CLI{number}\n")
+        began = time.perf_counter()
+        words = [sys.executable, "-m", "aicau", "tell", str(path), str(file)]
+        process = await asyncio.create_subprocess_exec(*words, stdout=-3, stderr=subprocess.PIPE)
+        _, said = await process.communicate()
+        took.append(time.perf_counter() - began)
+        if process.returncode:
+            errors.append(f"command line: {said.decode()[:300]}")
+        await asyncio.sleep(5)
+
+
+async def load(url: str, path: Path, seconds: float, readers: int, writers: int, pause: float) -> int:
+    until = time.monotonic() + seconds
+    times: list[float] = []
+    took: list[float] = []
+    done: list[int] = []
+    errors: list[str] = []
+    jobs = [reader(url, until, pause, at, times, errors) for at in range(readers)]
+    jobs += [writer(url, until, at, done, errors) for at in range(writers)]
+    await asyncio.gather(*jobs, command_line(path, until, took, errors))
+    times.sort()
+    median, late = statistics.median(times), times[int(0.95 * len(times))]
+    print(f"| pages | errors | median | 95% | batches told | command line: tells, slowest |\n|{'---|' * 6}")
+    told = f"{len(done)} | {len(took)}, {max(took, default=0.0):.1f} s"
+    print(f"| {len(times)} | {len(errors)} | {median * 1e3:.0f} ms | {late * 1e3:.0f} ms | {told} |")
+    for words in dict.fromkeys(errors):
+        print("error:", words)
+    return int(bool(errors) or median > 0.2)
+
+
+def first_page(path: Path) -> None:
+    """From the start of the command to the first page, beside `import torch`, the better of three each."""
+
+    def best(work: object) -> float:
+        return min(work() for _ in range(3))  # type: ignore[operator]
+
+    def torch() -> float:
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import torch"], check=True)
+        return time.perf_counter() - began
+
+    def page() -> float:
+        began = time.perf_counter()
+        process, url = start(path)
+        httpx.get(url, timeout=60).raise_for_status()
+        took = time.perf_counter() - began
+        process.terminate()
+        process.wait()
+        return took
+
+    one, other = best(torch), best(page)
+    print(f"first page after {other:.2f} s, `import torch` {one:.2f} s: {other / one:.2f} times")
+
+
+def start(path: Path) -> tuple[subprocess.Popen[str], str]:
+    words = [sys.executable, "-m", "aicau", "serve", str(path), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=os.environ)
+    assert process.stdout is not None
+    return process, re.search(r"http\S+?:\d+", process.stdout.readline())[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--candidates", type=int, default=100_000)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--readers", type=int, default=50)
+    parser.add_argument("--writers", type=int, default=2)
+    parser.add_argument("--pause", type=float, default=1.0, help="seconds that a reader reads a page")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "load.db"
+        make(path, options.candidates)
+        first_page(path)
+        process, url = start(path)
+        try:
+            for _ in range(600):  # until the candidates are predicted once, as after the first visit of a day
+                httpx.get(f"{url}/c/load/candidates", timeout=60)
+                if not httpx.get(f"{url}/c/load/state.json", timeout=60).json()["busy"]:
+                    break
+                time.sleep(0.5)
+            code = asyncio.run(load(url, path, options.seconds, options.readers, options.writers, options.pause))
+        finally:
+            process.terminate()
+            process.wait()
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

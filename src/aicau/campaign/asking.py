@@ -1,0 +1,100 @@
+"""From a request to a batch: chosen outside the lock, and chosen again where another station was faster."""
+
+import json
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from aicau.campaign import handout, plates
+from aicau.campaign.setup import check_goal, check_room, check_size, room
+from aicau.store import Moment, schema
+
+if TYPE_CHECKING:
+    from aicau.campaign.campaign import Campaign
+    from aicau.campaign.model import Model
+
+OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
+Row = tuple[int, int, str, str]  # candidate, replicate, reason, its numbers as JSON
+
+
+def ask(
+    campaign: "Campaign",
+    n: Any,
+    request: str | None,
+    goal: str | None,
+    weight: str | None,
+    replicates: Any,
+    preview: bool,
+    budget: float | None = None,
+) -> pd.DataFrame:
+    """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
+    n, replicates = check_size(n), check_size(replicates)
+    settings, models = campaign.settings, campaign.models
+    plates.check_fits(settings, n * replicates)
+    counts = (
+        check_goal(settings.get("goal", "map") if goal is None else goal, campaign.task),
+        settings.get("weight") if weight is None else weight,
+    )
+    while True:
+        with campaign.store.reading() as session:
+            if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
+                return plates.control_rows(settings, known)
+            moment = Moment.read(session)
+        check_room(moment, n, campaign.n)
+        model = None if models.missing(moment) else models.at(moment)
+        rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
+        if preview:
+            with campaign.store.reading() as session:
+                found = handout.frame(session, settings, [_proposal(row) for row in rows])
+                return plates.control_rows(settings, found)
+        with campaign.store.writing() as session:
+            if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
+                return plates.control_rows(settings, known)
+            now = Moment.read(session)
+            if now.change != moment.change:
+                continue  # candidates or settings were changed meanwhile: from the beginning
+            if now.last_ask != moment.last_ask:
+                # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
+                moment = now
+                rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
+            basis = moment.basis if model is None else model.basis
+            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
+            return plates.control_rows(settings, handout.batch(session, settings, ask))
+
+
+def _choose(
+    campaign: "Campaign",
+    moment: Moment,
+    model: "Model | None",
+    n: int,
+    replicates: int,
+    goal: str,
+    weight: str | None,
+    budget: float | None,
+) -> list[Row]:
+    from aicau.campaign.choice import affordable, choose
+
+    check_room(moment, n, campaign.n)
+    most = n if budget is None else min(OVERSAMPLE * n, room(moment, campaign.n))
+    how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
+    picks = choose(campaign.models, moment, model, *how)
+    if budget is not None:
+        costs = campaign.describe([pick.candidate for pick in picks])
+        picks = affordable(picks, costs, campaign.settings, n, budget / replicates)
+    wells: dict[int, int] = {}  # of a candidate in this batch, before this pick
+    rows = []
+    for pick in picks:
+        extra = wells.get(pick.candidate, 0)
+        for well in range(replicates):
+            reason = f"well {well + 1} of {replicates}: {pick.reason}" if replicates > 1 else pick.reason
+            rows.append(replace(pick, replicate=pick.replicate + extra + well, reason=reason))
+        wells[pick.candidate] = extra + replicates - 1
+    found = plates.placed(campaign.settings, rows, moment.last_ask + 1)
+    return [(row.candidate, row.replicate, row.reason, json.dumps(row.numbers, sort_keys=True)) for row in found]
+
+
+def _proposal(row: Row) -> Any:
+    names = [column.name for column in schema.proposals.columns if column.name not in ("ask", "position", "status")]
+    return SimpleNamespace(**dict(zip(names, row, strict=True)))

@@ -1,0 +1,185 @@
+"""What a laboratory changes while a campaign runs: candidates, names, settings, and what was told by mistake."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aicau import tables
+from aicau.campaign import handout
+from aicau.campaign.looking import Looking
+from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_of
+from aicau.core.errors import InputError, shown, unknown
+from aicau.store import changes
+from aicau.tables import candidates, results
+from aicau.tables.sheet import Sheet
+
+
+class Changing(Looking):
+    """The verbs of a campaign that change it; each is a new row of its history."""
+
+    author: str
+
+    def untell(self, tell: int) -> dict[str, int]:
+        """Take back a tell, a correction or a renaming by its number (`history` has it). Its rows stay, marked as
+        superseded; what it had replaced counts again, and the points it had answered are pending again.
+
+        Returns how many rows are `gone`, are `back`, and how many points are `pending` again.
+        """
+        with self.store.writing() as session:
+            gone, back, pending = changes.untell(session, int(tell), self.author)
+        return {"gone": gone, "back": back, "pending": pending}
+
+    def abandon(self, ids: Iterable[str] | str) -> int:
+        """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
+        index = indices(self, ids, "abandon")
+        with self.store.writing() as session:
+            return session.abandon(index, self.author)
+
+    def exclude(self, ids: Iterable[str] | str, reason: str) -> dict[str, int]:
+        """Candidates that are not proposed any more, and why. What was measured of them stays.
+
+        Returns how many were `excluded`, and how many `pending` points were given up with them.
+        """
+        index, reason = indices(self, ids, "exclude"), check_name("the reason", reason)
+        with self.store.writing() as session:
+            count, pending = changes.exclude(session, index, reason, self.author)
+        return {"excluded": count, "pending": pending}
+
+    def include(self, ids: Iterable[str] | str, reason: str = "") -> int:
+        """Excluded or abandoned candidates may be proposed again. Returns how many there were."""
+        index = indices(self, ids, "include")
+        with self.store.writing() as session:
+            return changes.include(session, index, reason, self.author)
+
+    def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
+        """More candidates, with the columns of the first ones. Rows that are there already are skipped.
+
+        Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
+        """
+        return add(self, table, sheet, skip)
+
+    def rename(self, old: str, new: str) -> int:
+        """Another name for a batch; one that exists already takes the rows in. Returns how many rows there were."""
+        return rename(self, old, new)
+
+    def change(
+        self,
+        strategy: str | None = None,
+        batch: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+    ) -> dict[str, Any]:
+        """Another strategy, goal or weight from the next batch on, or a batch column for a campaign that began without
+        one (tell the earlier files again: their rows get their batch). Returns what is new."""
+        return change(self, strategy, batch, goal, weight)
+
+    def compact(self) -> dict[str, int]:
+        """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
+        changes; a report then has held-out errors of the last rounds only.
+
+        Returns how many models were dropped, and their size in bytes.
+        """
+        dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
+        return {"dropped": dropped, "bytes": freed}
+
+
+def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
+    """Numbers of candidates by their ids."""
+    several = isinstance(ids, Iterable) and not isinstance(ids, str)
+    names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
+    if not names:
+        raise InputError(f"name at least one id to {what}")
+    sheet = tables.read(pd.DataFrame({"id": names}), "the list")
+    with campaign.store.reading() as session:
+        index = results.find(sheet, "id", candidates.all_ids(session.ids()))
+    return dict(zip(index, names, strict=True))
+
+
+def add(campaign: Changing, table: Any, sheet: str | None, skip: int) -> dict[str, int]:
+    """More candidates. Rows that are there already are skipped; with other values they are refused."""
+    read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
+    with campaign.store.writing() as session:
+        settings = campaign.settings
+        id = settings["id"]
+        there = candidates.all_ids(session.ids())
+        known = pc.index_in(read.texts(id), value_set=there)
+        old = [at for at, place in enumerate(known.to_pylist()) if place is not None]
+        columns = candidates.extended(read, settings["columns"])
+        if old:
+            before = handout.described(session, settings | {"id_kind": "text"}, known.take(pa.array(old)).to_pylist())
+            _unchanged(read, old, before, columns)
+        new = Sheet(read.table.filter(pc.is_null(known)), read.name, lines=read.numbers_of(pc.is_null(known)))
+        if new.rows:
+            first = candidates.unpack(next(session.features())[2]).schema
+            pieces = list(candidates.cut(new, id, columns, first))
+            now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
+            candidates.check_width(read.name, now["candidates"], columns)
+            changes.add(session, pieces, now, campaign.author)
+    return {"added": new.rows, "known": len(old), "candidates": campaign.refreshed()["candidates"]}
+
+
+def _unchanged(sheet: Sheet, rows: list[int], before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
+    """Candidates that are there already must say what they said."""
+    for column in columns:
+        name = column["name"]
+        if column["kind"] == "ignored":
+            continue
+        now = sheet.numbers(name) if column["kind"] == "number" else sheet.texts(name).to_numpy(zero_copy_only=False)
+        for at, old in zip(rows, before[name], strict=True):
+            if now[at] != old:
+                raise InputError(
+                    f"{sheet.at(at, name)}: {shown(now[at])}, and this candidate is there with {shown(old)}; features"
+                    " of a candidate do not change: give it a new id, or leave the row out"
+                )
+
+
+def rename(campaign: Changing, old: str, new: str) -> int:
+    """Another name for a batch."""
+    old, new = (check_name("a batch", name).strip() for name in (old, new))
+    if len(new) > results.LONGEST:
+        raise InputError(f"this name has more than {results.LONGEST} characters; shorten it")
+    if old == new:
+        raise InputError(f"{old!r} is its name already; nothing was changed")
+    with campaign.store.writing() as session:
+        return changes.rename(session, old, new, campaign.author)
+
+
+def change(
+    campaign: Changing, strategy: str | None, batch: str | None, goal: str | None, weight: str | None
+) -> dict[str, Any]:
+    """Other settings from the next batch on; gives those that are new."""
+    with campaign.store.writing() as session:
+        settings = campaign.settings
+        new: dict[str, Any] = {}
+        if strategy is not None:
+            check_model(strategy, settings["seed"], campaign.task, ensemble_of(settings))
+            new["strategy"] = strategy
+        if batch is not None:
+            new["batch"] = _batch_column(batch, settings)
+        if goal is not None:
+            new["goal"] = check_goal(goal, campaign.task)
+        if weight is not None:
+            names = [column["name"] for column in settings["columns"]]
+            if weight not in names:
+                raise unknown("column of weights", weight, names)
+            new["weight"] = weight
+        new = {name: value for name, value in new.items() if value != settings.get(name)}
+        if not new:
+            raise InputError("nothing is to be changed; name another strategy, goal, weight or batch column")
+        changes.change(session, new, campaign.author)
+    campaign.refreshed()
+    return new
+
+
+def _batch_column(batch: str, settings: dict[str, Any]) -> str:
+    """A campaign that began without batches gets them; rows that were told are told again with their batch."""
+    name = check_name("the batch column", batch).strip()
+    if settings["batch"] not in (None, name):
+        raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
+    own = {settings["id"], settings["target"], *(column["name"] for column in settings["columns"])}
+    if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
+        raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
+    return name

@@ -1,0 +1,225 @@
+"""Where on a plate each point goes: wells at random by the campaign's seed, controls near everything.
+
+| rule | why |
+|---|---|
+| controls stand so that no well is far from one | they see the shift of every corner |
+| replicates of a candidate balance each other: opposite places, edge and inside | what the plate does averages out |
+| replicates never stand side by side, where there is room | neighbours share what goes wrong |
+| everything else is at random | what the plate does has nothing to do with what was chosen |
+| edge wells may be left empty | they dry out first |
+
+A layout is plain JSON in the settings of a campaign: `wells` for points, `controls` with the wells of each by name.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from aicau.core.errors import InputError, shown
+
+PLATES = {"96": (8, 12), "384": (16, 24)}
+BLANK = "blank"
+STARTS = 8
+EDGE = 8.0  # wells that being at the edge counts as, when replicates are balanced
+NEAR = 1.5  # wells side by side or corner to corner
+
+
+def place(well: Any) -> tuple[int, int]:
+    """Row and column, from 0, of a well such as A1, a01 or AF48."""
+    found = re.fullmatch(r"\s*([A-Za-z]{1,2})0*([1-9]\d?)\s*", str(well))
+    if not found:
+        raise InputError(f"{shown(well)} is not a well; write a letter and a number, such as B07")
+    row = 0
+    for letter in found[1].upper():
+        row = 26 * row + ord(letter) - 64
+    return row - 1, int(found[2]) - 1
+
+
+def name(row: int, column: int) -> str:
+    """A1 is A01, so that wells sort as they stand.
+
+    Examples
+    --------
+    >>> from aicau.campaign.layout import name, place
+    >>> name(*place("b7"))
+    'B07'
+    """
+    letters = chr(65 + row) if row < 26 else chr(64 + row // 26) + chr(65 + row % 26)
+    return f"{letters}{column + 1:02d}"
+
+
+def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = True) -> dict[str, Any]:
+    """A layout from what a person says of the plate.
+
+    Parameters
+    ----------
+    plate : int, str or Path
+        96 or 384, or a CSV or Excel file with a column `well` of the wells that may be used.
+    controls : mapping, optional
+        How many wells each control has, or which: {"DMSO": 8, "blank": ["A01", "H12"]}.
+    edges : bool
+        False leaves the outermost wells empty; a control may still name them.
+
+    Examples
+    --------
+    >>> from aicau.campaign.layout import make
+    >>> found = make(96, {"DMSO": 4}, edges=False)
+    >>> found["controls"]["DMSO"], len(found["wells"])
+    (['C04', 'C09', 'F04', 'F09'], 56)
+    """
+    places = _places(plate)
+    size = tuple(int(end) + 1 for end in np.max(places, 0))
+    if not edges:
+        places = [(r, c) for r, c in places if 0 < r < size[0] - 1 and 0 < c < size[1] - 1]
+    given = {str(key).strip(): value for key, value in (controls or {}).items()}
+    taken: dict[str, list[tuple[int, int]]] = {}
+    for key, value in given.items():  # those that name their wells come first
+        if not key:
+            raise InputError("a control needs a name, such as DMSO=8")
+        if not isinstance(value, int | float | np.integer):
+            taken[key] = [place(well) for well in value]
+    named = [one for own in taken.values() for one in own]
+    if len(set(named)) < len(named):
+        raise InputError("two controls name the same well; give each well to one of them")
+    if outside := [one for one in named if one[0] >= size[0] or one[1] >= size[1]]:
+        raise InputError(f"well {name(*outside[0])} of a control is not on this plate")
+    left = [one for one in places if one not in set(named)]
+    for key, value in given.items():
+        if key not in taken:
+            count = int(value)
+            if count < 1 or count != value or count >= len(left):
+                raise InputError(f"control {key!r} needs between 1 and {len(left) - 1} wells; got {shown(value)}")
+            taken[key] = centres(left, count)
+            left = [one for one in left if one not in set(taken[key])]
+    if not left:
+        raise InputError("no well is left for the points; use fewer controls or allow the edges")
+    return {
+        "rows": size[0],
+        "columns": size[1],
+        "wells": [name(*one) for one in left],
+        "controls": {key: [name(*one) for one in sorted(taken[key])] for key in given},
+    }
+
+
+def _places(plate: Any) -> list[tuple[int, int]]:
+    if (size := PLATES.get(str(plate).strip())) is not None:
+        return [(row, column) for row in range(size[0]) for column in range(size[1])]
+    if str(plate).strip().isdigit():
+        raise InputError(f"a plate has 96 or 384 wells; got {plate}; for others give a CSV file with a column 'well'")
+    from aicau import tables
+
+    found = [place(well) for well in tables.read(Path(str(plate))).texts("well").to_pylist()]
+    if len(set(found)) < len(found):
+        raise InputError(f"{plate} names a well twice; name every well once")
+    return found
+
+
+def distances(one: Any, other: Any) -> NDArray[np.float64]:
+    """Between wells, in wells."""
+    a, b = (np.asarray(part, dtype=float).reshape(-1, 2) for part in (one, other))
+    return np.asarray(np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)))
+
+
+def centres(wells: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
+    """That many wells, so that the largest distance from any well to the nearest of them is small.
+
+    By exchanges that lower the mean eighth power of the distances, from some random starts; the same for every seed.
+    """
+    powers = distances(wells, wells) ** 8
+    rng = np.random.default_rng(0)
+    found: tuple[float, list[int]] = (np.inf, [])
+    for _ in range(STARTS):
+        chosen = rng.choice(len(wells), count, replace=False).tolist()
+        best = np.inf
+        while True:
+            for at in range(count):
+                others = chosen[:at] + chosen[at + 1 :]
+                rest = powers[:, others].min(1) if others else np.full(len(wells), np.inf)
+                chosen[at] = int(np.minimum(rest[:, None], powers).sum(0).argmin())
+            cost = float(powers[:, chosen].min(1).sum())
+            if cost >= best:
+                break
+            best = cost
+        if best < found[0]:
+            found = (best, chosen)
+    return [wells[at] for at in found[1]]
+
+
+def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]) -> list[str]:
+    """The well of every point of a batch; equal numbers are replicates.
+
+    Examples
+    --------
+    >>> from aicau.campaign.layout import assign, make
+    >>> assign(make(96), [5, 5, 9], [0, 1])
+    ['A03', 'D06', 'C03']
+    """
+    free = [place(well) for well in layout["wells"]]
+    if len(points) > len(free):
+        raise InputError(
+            f"{len(points)} points do not fit on a plate with {len(free)} free wells; ask for {len(free)} at most,"
+            " once for each plate"
+        )
+    rng = np.random.default_rng([abs(part) for part in seed])
+    used = rng.permutation(len(free))[: len(points)]
+    at = np.asarray(free, dtype=float)[used]
+    border = np.array([layout["rows"], layout["columns"]]) - 1
+    edge = ((at == 0) | (at == border)).any(1)
+    # What replicates should balance: the place on the plate, and being at its edge.
+    spot = np.column_stack([at, EDGE * edge])
+    spot = spot - spot.mean(0)
+    open_ = np.ones(len(used), dtype=bool)
+    groups: dict[int, list[int]] = {}
+    for row, point in enumerate(points):
+        groups.setdefault(point, []).append(row)
+    shuffled = [list(groups.values())[one] for one in rng.permutation(len(groups))]
+    found: list[int] = [-1] * len(points)
+    for rows in sorted(shuffled, key=len, reverse=True):  # replicates first: they have more to ask for
+        own: list[int] = []
+        for number, row in enumerate(rows):
+            cost = rng.random(len(used))
+            if number:
+                cost = cost + 10 * np.linalg.norm(spot + spot[own].sum(0), axis=1)
+                beside = (np.linalg.norm(at[:, None] - at[own][None], axis=2) < NEAR).any(1)
+                cost[beside] += 1e6  # only where nothing else is left
+            elif len(rows) > 1:  # from the outside: what is left at the end is easy to balance
+                cost = cost - 10 * np.linalg.norm(spot, axis=1)
+            cost[~open_] = np.inf
+            well = int(cost.argmin())
+            open_[well] = False
+            own.append(well)
+            found[row] = int(used[well])
+    _part(found, list(groups.values()), np.asarray(free, dtype=float))
+    return [name(*free[well]) for well in found]
+
+
+def _part(found: list[int], groups: Sequence[Sequence[int]], at: NDArray[np.float64]) -> None:
+    """Exchange wells until no replicates stand side by side, as far as that can be; balance changes least."""
+    group = {row: own for own in groups for row in own}
+    middle = at[found].mean(0)
+
+    def close(rows: Sequence[int]) -> int:
+        places = at[[found[row] for row in rows]]
+        return int((distances(places, places) < NEAR).sum()) - len(rows)
+
+    def off(rows: Sequence[int]) -> float:
+        return float(np.linalg.norm(at[[found[row] for row in rows]].mean(0) - middle))
+
+    for rows in groups:
+        if not close(rows):
+            continue
+        best: tuple[float, int] | None = None
+        for other in group:
+            if other in rows or (before := close(group[other])):
+                continue
+            found[rows[-1]], found[other] = found[other], found[rows[-1]]
+            if close(rows) == 0 and close(group[other]) <= before:
+                cost = off(rows) + (off(group[other]) if len(group[other]) > 1 else 0.0)
+                best = min(best or (np.inf, -1), (cost, other))
+            found[rows[-1]], found[other] = found[other], found[rows[-1]]
+        if best is not None:
+            found[rows[-1]], found[best[1]] = found[best[1]], found[rows[-1]]

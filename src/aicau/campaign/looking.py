@@ -1,0 +1,124 @@
+"""What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from aicau.campaign import handout, plates
+from aicau.campaign.setup import strategy_of, task_of
+from aicau.core.errors import InputError
+from aicau.store import PENDING, Check, Moment, Store, examine, schema
+
+if TYPE_CHECKING:
+    from aicau.strategy import Strategy
+
+
+class Looking:
+    """The verbs of a campaign that change nothing and compute no model."""
+
+    store: Store
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.store.settings
+
+    def refreshed(self) -> dict[str, Any]:
+        """The settings as they are now, after a change."""
+        with self.store.reading():
+            return self.settings
+
+    @property
+    def name(self) -> str:
+        """The name of its file or database."""
+        return Path(self.store.where).name
+
+    @property
+    def n(self) -> int:
+        return int(self.settings["candidates"])
+
+    @property
+    def task(self) -> str:
+        return task_of(self.settings)
+
+    @property
+    def strategy(self) -> "Strategy":
+        return strategy_of(self.settings)
+
+    def blank_columns(self) -> list[str]:
+        """Columns of results that a laboratory fills in: the target, the batch where there is one, the status."""
+        return [self.settings["target"], *filter(None, [self.settings["batch"]]), "status"]
+
+    def pending(self, ask: int | None = None) -> pd.DataFrame:
+        """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch
+        (its number in `batches`) or of all."""
+        with self.store.reading() as session:
+            return handout.batch(session, self.settings, ask, PENDING)
+
+    def batches(self) -> pd.DataFrame:
+        """Every batch that was asked for: number, time, author, round, request, and the states of its points."""
+        with self.store.reading() as session:
+            return handout.batches(session)
+
+    def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
+        """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
+        with self.store.reading() as session:
+            return handout.last(session, self.settings)
+
+    def describe(self, index: Sequence[int]) -> pd.DataFrame:
+        """Ids and columns of some candidates, by their place in the table of candidates."""
+        with self.store.reading() as session:
+            return handout.described(session, self.settings, index)
+
+    def plates(self) -> pd.DataFrame:
+        """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
+        if not self.settings.get("layout"):
+            raise InputError("this campaign has no layout; give one when it is made, such as layout=96")
+        with self.store.reading() as session:
+            return plates.frame(session, self.settings)
+
+    def version(self) -> int:
+        """A number that grows with every change: while it is the same, what was read before is still true."""
+        with self.store.reading() as session:
+            return session.number(schema.events.c.id)
+
+    def moment(self) -> Moment:
+        """All that the next batch depends on, as it is now."""
+        with self.store.reading() as session:
+            return Moment.read(session)
+
+    def status(self) -> dict[str, Any]:
+        """Counts, settings and `warnings`, as plain JSON."""
+        with self.store.reading() as session:
+            return handout.status(session, self.settings)
+
+    def warnings(self) -> list[str]:
+        """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
+        with self.store.reading() as session:
+            return handout.warnings(session, self.settings)
+
+    def doctor(self) -> list[Check]:
+        """Everything that must hold, looked at once more; nothing is changed."""
+        return examine(self.store)
+
+    def measurements(self, current: bool = True) -> pd.DataFrame:
+        """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`
+        also rows that were replaced or taken back, and by which tell."""
+        with self.store.reading() as session:
+            return handout.measurements(session, self.settings, current)
+
+    def history(self) -> pd.DataFrame:
+        """All that happened: time, author, what, the number of the ask or tell, and details."""
+        with self.store.reading() as session:
+            return handout.history(session)
+
+    def __repr__(self) -> str:
+        found = self.status()
+        return (
+            f"<Campaign {self.store.where}: {found['candidates']:,} candidates, {found['measured']:,} measured,"
+            f" {found['pending']:,} pending; {found['task']} of {found['target']!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        return handout.html(self.store.where, self.status())

@@ -1,0 +1,239 @@
+"""Results of plates with a layout: rows by well become rows by id, and rows of controls go their own way.
+
+Controls are kept in the history (events of kind `controls`, as JSON): a control of a plate and well told again replaces
+the earlier value. They say how far each plate is shifted (`aicau.gp.noise`), and are never predicted.
+"""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from aicau.campaign import layout as wells
+from aicau.core.errors import InputError, shown
+from aicau.store import PENDING, Session, Told, add_tell, changes, schema
+from aicau.tables.sheet import Sheet
+
+if TYPE_CHECKING:
+    from aicau.campaign.choice import Pick
+
+KIND = "controls"
+
+
+class Control(NamedTuple):
+    """One measurement of a control."""
+
+    name: str
+    plate: str
+    well: str  # or its number among the rows of this control and plate
+    value: float
+
+
+def column(sheet: Sheet, name: str | None) -> str | None:
+    """As the sheet calls it: case and blanks around do not count."""
+    same = [one for one in sheet.table.column_names if name and one.strip().casefold() == name.strip().casefold()]
+    return same[0] if same else None
+
+
+def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[Sheet, list[Control]]:
+    """The rows of candidates, with their ids, and those of controls."""
+    layout = settings.get("layout")
+    if not layout:
+        return sheet, []
+    id, well = column(sheet, settings["id"]), column(sheet, "well")
+    texts = [] if well is None else sheet.texts(well, empty=True).to_pylist()
+    if id is None and well is not None:
+        names = _by_well(sheet, settings, session, texts, well)
+        sheet = replace(sheet, table=sheet.table.append_column(settings["id"], pa.array(names, pa.string())))
+        id = settings["id"]
+    if id is None:
+        return sheet, []
+    found = [str(one).strip() for one in sheet.texts(id, empty=True).to_pylist()]
+    mine = np.array([one in layout["controls"] for one in found], dtype=bool)
+    if not mine.any():
+        return sheet, []
+    rows = np.flatnonzero(~mine)
+    own = replace(sheet, table=sheet.table.filter(pa.array(mine)), lines=_lines(sheet, np.flatnonzero(mine)))
+    rest = replace(sheet, table=sheet.table.filter(pa.array(~mine)), lines=_lines(sheet, rows))
+    return rest, _controls(own, settings, [found[at] for at in np.flatnonzero(mine)], well)
+
+
+def _lines(sheet: Sheet, rows: Any) -> Any:
+    return np.array([sheet.row(int(at)) for at in rows], dtype=np.int64)
+
+
+def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well: str | None) -> list[Control]:
+    batch, target, status = (column(sheet, one) for one in (settings["batch"], settings["target"], "status"))
+    if batch is None or target is None:
+        missing = settings["target"] if target is None else settings["batch"]
+        raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
+    said = (
+        [""] * sheet.rows
+        if status is None
+        else [str(one).strip().lower() for one in sheet.texts(status, True).to_pylist()]
+    )
+    bad = np.array([one == "failed" for one in said], dtype=bool)
+    value, plate = sheet.numbers(target, bad), [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    texts = [""] * sheet.rows if well is None else sheet.texts(well, empty=True).to_pylist()
+    found, count = [], Counter[tuple[str, str]]()
+    for at in np.flatnonzero(~bad).tolist():
+        count[names[at], plate[at]] += 1
+        where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
+        found.append(Control(names[at], plate[at], where, float(value[at])))
+    return found
+
+
+def _by_well(sheet: Sheet, settings: dict[str, Any], session: Session, texts: Sequence[Any], well: str) -> list[str]:
+    """The id that stands in each well of each plate, or the name of its control."""
+    from aicau.campaign.handout import described
+
+    batch = column(sheet, settings["batch"])
+    plates = [""] * sheet.rows if batch is None else [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    where = {name: key for key, own in settings["layout"]["controls"].items() for name in own}
+    places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
+    pending: set[int] = set()
+    for row in session.proposals():
+        if (at := json.loads(row.numbers).get("well")) is not None:
+            places[row.ask][str(at)] = row.candidate
+            if row.status == PENDING:
+                pending.add(row.ask)
+    on: dict[str, set[int]] = defaultdict(set)  # plate -> candidates that were told of it
+    for row in session.measurements(current=False):
+        on[row.batch or ""].add(row.candidate)
+    asks: dict[str, int] = {}
+    for plate in dict.fromkeys(plates):
+        known = [ask for ask, own in places.items() if on[plate] & set(own.values())]
+        some = known or sorted(pending)
+        if len(some) != 1:
+            words = "no batch with wells is pending" if not some else f"{len(some)} batches with wells are pending"
+            raise InputError(
+                f"{sheet.name}: {words}, so it is not clear what plate {plate!r} holds; add the column of ids"
+            )
+        asks[plate] = some[0]
+    found: list[Any] = []
+    for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
+        at = wells.name(*wells.place(text)) if text else ""
+        candidate: Any = where.get(at, places[asks[plate]].get(at))
+        if candidate is None:
+            raise InputError(
+                f"{sheet.at(line, well)}: nothing was put into well {shown(text)}; check it, or leave the row out"
+            )
+        found.append(candidate)
+    index = sorted({one for one in found if isinstance(one, int)})
+    names = dict(zip(index, described(session, settings, index)[settings["id"]].astype(str), strict=True))
+    return [one if isinstance(one, str) else names[one] for one in found]
+
+
+def kept(session: Session, basis: int | None = None) -> list[Control]:
+    """The controls as they stand after so many tells, the last value of each plate and well."""
+    found: dict[tuple[str, str, str], Control] = {}
+    gone, names = changes.void(session), changes.renamed(session)
+    for row in session.table(schema.events):
+        if row.kind == KIND and row.reference not in gone and (basis is None or row.reference <= basis):
+            for name, plate, well, value in json.loads(row.detail)["rows"]:
+                plate = names.get(plate, plate)
+                found[name, plate, well] = Control(name, plate, well, value)
+    return list(found.values())
+
+
+def tell(
+    session: Session,
+    rows: Sequence[Any],
+    controls: Sequence[Control],
+    digest: str,
+    correct: bool,
+    author: str,
+    source: str | None,
+    distinct: Collection[str] = (),
+) -> dict[str, Any]:
+    """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
+    waiting = session.count(schema.proposals, status=PENDING)
+    told = asdict(
+        add_tell(session, rows, digest, correct, author, source, distinct)
+        if rows or not controls
+        else Told(0, 0, pending=waiting)
+    )
+    known = set(kept(session))
+    new = [one for one in controls if one not in known]
+    if new:
+        number = told["tell"]
+        if not rows or told["already"]:
+            number = told["tell"] = session.number(schema.tells.c.id) + 1
+            session.insert(schema.tells, [(number, digest, 0, int(correct))])
+            session.event("tell", author, number, source=source, rows=0)
+        session.event(KIND, author, number, rows=[list(one) for one in new])
+    if controls:
+        told |= {"controls": len(new), "already": told["already"] and not new}
+    return told
+
+
+def settle(settings: dict[str, Any], plate: Any, controls: Mapping[str, Any] | None, edges: bool) -> None:
+    """Put the layout of a new campaign into its settings."""
+    if plate is None:
+        if controls or not edges:
+            raise InputError("controls and edges belong to a plate; add its layout, such as --layout 96")
+        return
+    if settings["batch"] is None:
+        raise InputError("plates have names in the results; say which column holds them, such as --batch plate")
+    if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
+        raise InputError("the candidates have a column 'well', which a layout fills; rename it")
+    settings["layout"] = wells.make(plate, controls, edges)
+
+
+def check_fits(settings: dict[str, Any], n: int) -> None:
+    """A batch stands on one plate."""
+    if (layout := settings.get("layout")) and n > (free := len(layout["wells"])):
+        raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
+
+
+def placed(settings: dict[str, Any], picks: Sequence["Pick"], ask: int) -> Sequence["Pick"]:
+    """Points with their wells among their numbers."""
+    if not (layout := settings.get("layout")):
+        return picks
+    where = wells.assign(layout, [pick.candidate for pick in picks], [settings["seed"], ask])
+    return [replace(pick, numbers=pick.numbers | {"well": at}) for pick, at in zip(picks, where, strict=True)]
+
+
+def control_rows(settings: dict[str, Any], frame: pd.DataFrame) -> pd.DataFrame:
+    """A batch with the wells of the controls below its points."""
+    rows = [(key, at) for key, own in settings.get("layout", {}).get("controls", {}).items() for at in own]
+    if not rows:
+        return frame
+    whole = frame.astype({name: "Int64" for name in frame if pd.api.types.is_integer_dtype(frame[name])})
+    extra = pd.DataFrame({settings["id"]: [r[0] for r in rows], "well": [r[1] for r in rows], "reason": "control"})
+    return pd.concat([whole, extra], ignore_index=True)
+
+
+def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
+    """Every well that was asked for or holds a control, by ask: what stands there, its state, and what came out."""
+    from aicau.campaign.handout import described
+
+    told: dict[int, list[Any]] = defaultdict(list)
+    for row in session.measurements():
+        told[row.candidate].append(row)
+    asked = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
+    asked = [(row, well) for row, well in asked if well is not None]
+    ids = described(session, settings, [row.candidate for row, _ in asked])[settings["id"]].astype(str)
+    basis = {row.id: row.basis for row in session.table(schema.asks)}
+    rows = []
+    for (row, well), id in zip(asked, ids, strict=True):
+        own = [one for one in told[row.candidate] if one.tell > basis[row.ask]]
+        good = [one.label or one.value for one in own if one.status == "ok"]
+        value = np.mean(good) if good and not isinstance(good[0], str) else good[0] if good else None
+        rows.append((row.ask, next((one.batch for one in own), None), well, id, row.status, value, row.why))
+    table = pd.DataFrame(rows, columns=["ask", "plate", "well", "id", "state", "measured", "reason"])
+    controls: dict[tuple[Any, str], float] = {(one.plate, one.well): one.value for one in kept(session)}
+    extra = [
+        (ask, plate, well, name, "control", controls.get((plate, well)), "control")
+        for ask, some in table.groupby("ask")
+        for plate in [some.plate.dropna().iloc[0] if some.plate.notna().any() else None]
+        for name, own in settings["layout"]["controls"].items()
+        for well in own
+    ]
+    more = pd.DataFrame(extra, columns=list(table)) if extra else table.iloc[:0]
+    return pd.concat([table, more]).sort_values(["ask", "well"], kind="stable", ignore_index=True) if extra else table

@@ -1,0 +1,16 @@
+"""Arguments and options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Where = Annotated[
+    str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
+]
+Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]
+Out = Annotated[Path | None, typer.Option(help="Write to this CSV, Excel (.xlsx) or Parquet file")]
+SheetName = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an Excel file")]
+Skip = Annotated[int, typer.Option(help="Lines above the column names, of an instrument for example")]

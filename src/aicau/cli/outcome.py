@@ -1,0 +1,138 @@
+"""The verbs of a campaign that hand out what came of it: predictions, a report, files, a page."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from aicau.cli.app import app
+from aicau.cli.options import Author, Force, Json, Out, Where
+from aicau.cli.output import busy, check_out, many, plain, say, show, written
+from aicau.core.errors import InputError, StoreError
+from aicau.core.files import PAGES, is_report
+
+
+@app.command()
+def predict(
+    campaign: Where,
+    out: Out = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
+    ] = False,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
+
+    Example: aicau predict screen.db --out predictions.csv
+    """
+    check_out(campaign, out, force)
+    with busy("predicting"):
+        from aicau.campaign.campaign import Campaign
+
+        with Campaign.open(campaign) as opened:
+            if out is not None:
+                written(out, lambda: opened.predict(out, force, details))
+                words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
+                found = {"path": str(out), "candidates": opened.n}
+                say(as_json, found, f"{out}: {many(opened.n, 'candidate')}\n{words}")
+                return
+            for at, table in enumerate(opened.predictions(details)):
+                if not as_json:
+                    show(table, header=at == 0)
+                    continue
+                words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
+                print(("[" if at == 0 else ", ") + words, end="")
+            if as_json:
+                print("]")
+
+
+@app.command()
+def report(
+    campaign: Where,
+    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
+
+    Example: aicau report screen.db --out report.html
+    """
+    check_out(campaign, out, force or is_report(out), PAGES)
+    from aicau.campaign.campaign import Campaign
+
+    with busy("writing the report"), Campaign.open(campaign) as opened:
+        written(out, lambda: opened.report(out, force))
+    say(as_json, {"path": str(out)}, f"{out}")
+
+
+@app.command()
+def export(
+    campaign: Where,
+    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the whole campaign as plain files: CSV, JSON and safetensors.
+
+    Example: aicau export screen.db backup
+    """
+    from aicau.campaign.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        files = written(folder, lambda: opened.export(folder, force))
+    say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
+
+
+@app.command()
+def doctor(campaign: Where, as_json: Json = False) -> None:
+    """Check that a campaign is whole; nothing is changed. Exit code 1 where something is wrong.
+
+    Example: aicau doctor screen.db
+    """
+    from aicau.campaign.campaign import Campaign
+
+    with Campaign.open(campaign) as opened:
+        checks = opened.doctor()
+    rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
+    say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
+    if not all(check.ok for check in checks):
+        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
+
+
+@app.command()
+def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
+    """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
+
+    A report then has held-out errors of the last rounds only.
+
+    Example: aicau compact screen.db
+    """
+    from aicau.campaign.campaign import Campaign
+
+    with Campaign.open(campaign, author) as opened:
+        done = opened.compact()
+    say(as_json, done, f"{many(done['dropped'], 'old model')} dropped, {done['bytes'] / 1e6:.1f} MB")
+
+
+@app.command()
+def serve(
+    places: Annotated[
+        list[str], typer.Argument(metavar="CAMPAIGN...", help="Files of campaigns, or folders that hold some")
+    ],
+    host: Annotated[str, typer.Option(help="Where to listen; another than this machine needs a token")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free one", min=0, max=65535)] = 8765,
+    token: Annotated[
+        str | None, typer.Option(envvar="AICAU_TOKEN", help="A word that people must know; better in $AICAU_TOKEN")
+    ] = None,
+) -> None:
+    """Show campaigns as pages in a browser: plan, look, drop results. Runs until it is stopped.
+
+    Example: aicau serve screen.db
+    """
+    try:
+        from aicau.web.serve import serve
+    except ImportError as error:
+        raise InputError(f"pages need more packages ({error.name}): pip install 'aicau[web]'") from None
+    serve(places, host, port, token)

@@ -1,0 +1,190 @@
+"""A campaign that changes. Every change is a row of the history that is replayed on reading; nothing is overwritten.
+
+What changes the model also takes the number of a tell (with as many rows as it writes), so that the model is fitted
+again: `add`, `change`, `rename`, `untell`. `exclude` and `include` only say what may be proposed.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from sqlalchemy import Row, func, select
+
+from aicau.core.errors import InputError, shown
+from aicau.store import identity
+from aicau.store.identity import Measurement
+from aicau.store.schema import chunks, events
+from aicau.store.session import ABANDONED, PENDING, Session
+
+NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
+KINDS = (*NUMBERED, "exclude", "include")
+CHANGED = 2  # in the column `correct` of a tell that is none of a file
+
+
+def changes(session: Session, *kinds: str) -> list[tuple[Row[Any], dict[str, Any]]]:
+    """Events of these kinds and what they say, oldest first."""
+    query = select(events).where(events.c.kind.in_(kinds or KINDS)).order_by(events.c.id)
+    return [(row, json.loads(row.detail)) for row in session.connection.execute(query)]
+
+
+def last_change(session: Session) -> int:
+    """The number of the last event that changed the campaign; 0 for none."""
+    query = select(func.max(events.c.id)).where(events.c.kind.in_(KINDS))
+    return int(session.connection.scalar(query) or 0)
+
+
+def settings(session: Session, base: dict[str, Any]) -> dict[str, Any]:
+    """The settings as they are now: those of the beginning, and what was changed since."""
+    for _, detail in changes(session, "add", "change"):
+        base = base | detail["settings"]
+    return base
+
+
+def void(session: Session) -> set[int]:
+    """Tells that were taken back, and those that took them back: what they superseded does not count as known."""
+    return {number for row, detail in changes(session, "untell") for number in (row.reference, detail["tell"])}
+
+
+def renamed(session: Session) -> dict[str, str]:
+    """Names of batches that are no longer used, and what each is called now."""
+    found: dict[str, str] = {}
+    gone = void(session)
+    for row, detail in changes(session, "rename"):
+        if row.reference not in gone:
+            found = {old: detail["new"] if now == detail["old"] else now for old, now in found.items()}
+            found = {old: now for old, now in found.items() if old != now}
+            found[detail["old"]] = detail["new"]
+            found.pop(detail["new"], None)
+    return found
+
+
+def barred(session: Session, measured: Iterable[int]) -> dict[int, str]:
+    """Candidates that are not proposed, and why: excluded, or abandoned and not measured since."""
+    given_up = "abandoned"
+    found = dict.fromkeys(session.candidates(ABANDONED), given_up)
+    for row, detail in changes(session, "exclude", "include", "abandon"):
+        for candidate in detail.get("candidates", ()):
+            if row.kind == "include":
+                found.pop(candidate, None)
+            else:
+                found[candidate] = given_up if row.kind == "abandon" else f"excluded: {detail['reason']}"
+    for candidate in measured:
+        if found.get(candidate) == given_up:
+            del found[candidate]
+    return found
+
+
+def exclude(session: Session, candidates: dict[int, str], reason: str, author: str) -> tuple[int, int]:
+    """Candidates that are not proposed any more: how many, and how many pending points were given up with them."""
+    already = barred(session, ())
+    new = {c: name for c, name in candidates.items() if not already.get(c, "").startswith("excluded")}
+    pending = [(row.ask, row.position) for row in session.proposals(status=PENDING) if row.candidate in new]
+    if new:
+        session.move(pending, ABANDONED)
+        said = {"candidates": sorted(new), "ids": sorted(new.values()), "reason": reason}
+        session.event("exclude", author, None, **said, proposals=len(pending))
+    return len(new), len(pending)
+
+
+def include(session: Session, candidates: dict[int, str], reason: str, author: str) -> int:
+    """Excluded or abandoned candidates that may be proposed again: all of them or none."""
+    already = barred(session, ())
+    for candidate, name in candidates.items():
+        if candidate not in already:
+            raise InputError(
+                f"{shown(name)} is neither excluded nor abandoned: it can be proposed; nothing was changed"
+            )
+    said = {"candidates": sorted(candidates), "ids": sorted(candidates.values()), "reason": reason}
+    session.event("include", author, None, **said)
+    return len(candidates)
+
+
+def change(session: Session, new: dict[str, Any], author: str) -> None:
+    """Other settings from now on."""
+    _number(session, "change", author, [], settings=new)
+
+
+def add(session: Session, pieces: Iterable[Any], now: dict[str, Any], author: str) -> None:
+    """More candidates, behind those that are there; kept models are of the smaller pool, and are dropped."""
+    number = session.number(chunks.c.number) + 1
+    for at, piece in enumerate(pieces):
+        session.insert(chunks, [(number + at, piece.count, piece.digest, piece.ids, piece.features)])
+    session.drop_models(())
+    _number(session, "add", author, [], settings=now)
+
+
+def rename(session: Session, old: str, new: str, author: str) -> int:
+    """Measurements of one batch get another name: new rows in the place of the old ones. Returns how many."""
+    rows = session.measurements()
+    moved = [row for row in rows if (row.batch or "").strip() == old]
+    if not moved:
+        known = sorted({row.batch for row in rows} - {None})
+        near = _nearest(old, known)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known[:8]) or 'none'}"
+        raise InputError(f"no measurement is of a batch {old!r}; {hint}")
+    # Rows of the other name that say the same are the same: one plate was told under two names.
+    there = [row for row in rows if (row.batch or "").strip() == new]
+    again = [_again(row)._replace(batch=new) for row in moved]
+    identity.check_names("batch", again, {row.batch for row in rows} - {None, old}, {}, ())
+    try:
+        found = identity.known(again, there, Counter({row.candidate: len(rows) * row.repeats for row in moved}))
+    except InputError:
+        raise InputError(
+            f"{old!r} and {new!r} both have a replicate of one number and candidate, with different values; correct"
+            " or take back one of them first; nothing was changed"
+        ) from None
+    tell = _number(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
+    session.supersede([row.id for row in moved], tell)
+    return len(moved)
+
+
+def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
+    """Take back what was told, corrected or renamed: rows gone, rows that count again, points pending again."""
+    query = select(events).where(events.c.reference == tell, events.c.kind.in_(("tell", "rename")))
+    event = session.connection.execute(query).first()
+    gone = void(session)
+    if event is None or tell in gone:
+        words = "was taken back already" if tell in gone else "is no tell that can be taken back"
+        raise InputError(f"{tell} {words}; 'aicau history' lists tells with their numbers; nothing was changed")
+    rows = session.measurements(current=False)
+    taken = {detail["tell"]: row.reference for row, detail in changes(session, "untell")}
+    own = [_now(row, rows, taken) for row in rows if row.tell == tell]
+    if later := {row.superseded_by for row in own} - {None}:
+        raise InputError(f"tell {tell} was changed by tell {max(later)}; take back {max(later)} first, then {tell}")
+    back = [row for row in rows if row.superseded_by == tell]
+    number = _number(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
+    session.supersede([row.id for row in own], number)
+    waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
+    answered = {tuple(key) for key in json.loads(event.detail).get("answered", ())}
+    again = [row for row in session.proposals() if (row.ask, row.position) in answered]
+    keys = [(row.ask, row.position) for row in again if row.candidate not in waiting]
+    session.move(keys, PENDING)
+    return len(own), len(back), len(keys)
+
+
+def _now(row: Any, rows: Sequence[Any], taken: dict[int, int]) -> Any:
+    """A row as it stands: what superseded it may have been taken back, and a copy of it counts again."""
+    while row.superseded_by in taken:
+        place = [one.id for one in rows if one.superseded_by == row.superseded_by].index(row.id)
+        row = [one for one in rows if one.tell == taken[row.superseded_by]][place]
+    return row
+
+
+def _again(row: Any) -> Measurement:
+    return Measurement(row.candidate, row.value, row.sem, row.repeats, row.batch, row.replicate, row.id, row.label)
+
+
+def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
+    """A change takes the number of a tell, and its rows."""
+    tell = session.next_tell()
+    session.add_rows(tell, f"{kind} {tell}", CHANGED, rows)
+    session.event(kind, author, tell, **detail)
+    return tell
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    """The known name that is most like this one."""
+    same = [other for other in known if identity.alike(other) == identity.alike(name)]
+    return next(iter(same or get_close_matches(name, known, 1)), None)

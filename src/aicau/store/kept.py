@@ -1,0 +1,90 @@
+"""Fitted models in a campaign's tables: kept with a hash, dropped when room is needed, never trusted blindly."""
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from safetensors import SafetensorError, deserialize
+from sqlalchemy import Connection, Row, Table, delete, exc, func, select, update
+
+from aicau.store.schema import models
+
+
+def model_digest(tensors: bytes, info: str) -> str:
+    return hashlib.sha256(bytes(tensors) + info.encode()).hexdigest()
+
+
+class Kept:
+    """The verbs of a session that are about models."""
+
+    connection: Connection
+
+    def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Whole rows in the order of the table's columns, by the driver's own executemany."""
+        if rows:
+            columns = ", ".join(table.columns.keys())
+            marks = ", ".join([self.mark] * len(table.columns))
+            self.connection.exec_driver_sql(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", list(rows))
+
+    @property
+    def mark(self) -> str:
+        """Where the driver puts a value into a statement."""
+        return "?" if self.connection.dialect.name == "sqlite" else "%s"
+
+    def model(self, basis: int) -> Row[Any] | None:
+        """None where none was kept, its tensors were dropped, or it is not what was kept."""
+        row = self._model(basis)
+        return row if row is not None and row.tensors else None
+
+    def _model(self, basis: int) -> Row[Any] | None:
+        try:
+            row = self.connection.execute(select(models).where(models.c.basis == basis)).first()
+            if row is None or row.digest not in (None, model_digest(row.tensors, row.info)):
+                return None
+            if row.digest is None:  # kept by an earlier version
+                deserialize(bytes(row.tensors))
+            return row if isinstance(json.loads(row.info), dict) else None
+        except (exc.DBAPIError, SafetensorError, AttributeError, TypeError, ValueError):  # no text, tensors or JSON
+            return None
+
+    def model_rounds(self) -> list[tuple[int, int, int]]:
+        """(basis, round, bytes) of every model, oldest first; 0 bytes are left of those that were dropped."""
+        query = select(models.c.basis, models.c.round, func.length(models.c.tensors)).order_by(models.c.basis)
+        return [tuple(row) for row in self.connection.execute(query)]
+
+    def model_infos(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """(basis, round, info) of every model that can be read, oldest first."""
+        return [(basis, round, json.loads(info)) for basis, round, info in self.model_texts()]
+
+    def model_texts(self) -> list[tuple[int, int, str]]:
+        """(basis, round, info as it is kept) of every model that can be read, oldest first."""
+        rows = [self._model(basis) for basis, _, _ in self.model_rounds()]
+        return [(row.basis, row.round, row.info) for row in rows if row is not None]
+
+    def model_figures(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """(basis, round, what a report says of it) of every model that was fitted, oldest first, without tensors."""
+        rows = self.connection.execute(select(models.c.basis, models.c.round, models.c.info).order_by(models.c.basis))
+        return [(row.basis, row.round, json.loads(row.info).get("figures", {})) for row in rows]
+
+    def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
+        """Kept once: the model of a history is a function of it. One of another format is replaced."""
+        kept = self.model(basis)
+        if kept is None or json.loads(kept.info).get("format") != json.loads(info).get("format"):
+            self.connection.execute(delete(models).where(models.c.basis == basis))
+            self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
+
+    def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
+        """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
+        dropped = freed = 0
+        for basis, _, size in self.model_rounds():
+            one, row = models.c.basis == basis, self._model(basis)
+            if row is None:
+                self.connection.execute(delete(models).where(one))
+            elif size and basis not in keep:
+                left = {"tensors": b"", "digest": model_digest(b"", row.info)}
+                self.connection.execute(update(models).where(one).values(**left))
+            else:
+                continue
+            dropped, freed = dropped + 1, freed + size
+        return dropped, freed

@@ -1,0 +1,114 @@
+"""Values that lie far from all that is known: pointed out, stored all the same.
+
+A value is compared with all values of the campaign (by their median and median deviation; where all are positive also
+on a logarithmic scale, so that a skewed target alone is no alarm), with the replicates of its candidate, and with what
+was predicted when its candidate was asked for. It is pointed out when every comparison that can be made calls it far.
+"""
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from aicau.store.identity import Measurement
+
+FAR = 8.0  # robust standard deviations from all values, from replicates and from the prediction
+FEWEST = 8  # values, or differences between replicates, that say what is usual
+
+
+class Suspect(NamedTuple):
+    """A value that may be a slip."""
+
+    place: int  # among the new rows
+    expected: float
+    sentence: str
+
+
+def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[Any]) -> list[Suspect]:
+    """Suspects among new rows, beside current rows that were told before and the points that wait for a value."""
+    before: dict[int, list[float]] = defaultdict(list)
+    for row in told:
+        if row.value is not None:
+            before[row.candidate].append(row.value)
+    values = [value for some in before.values() for value in some]
+    values += [row.value for row in new if row.value is not None]
+    if len(values) < FEWEST:
+        return []
+    predicted = _predicted(proposals)
+    own: dict[int, list[float]] = defaultdict(list)
+    for row in new:
+        if row.value is not None:
+            own[row.candidate].append(row.value)
+    together = {c: before[c] + own[c] for c in {*before, *own}}
+    scatter = _scatter(together.values())
+    far = _far(values)
+    found = []
+    for place, row in enumerate(new):
+        if row.value is None or not far(row.value):
+            continue
+        expected = median(values)
+        others = list(together[row.candidate])
+        others.remove(row.value)
+        if others:
+            expected = median(others)
+            if scatter is not None and abs(row.value - expected) <= FAR * scatter:
+                continue
+        if row.candidate in predicted:
+            expected, deviation = predicted[row.candidate]
+            if abs(row.value - expected) <= FAR * deviation:
+                continue
+        words = f"row {row.line}: {row.value:.6g} is far from what is known (about {expected:.3g}); it is stored;"
+        found.append(Suspect(place, expected, f"{words} is it a slip? replace it with --correct"))
+    return found
+
+
+def sentences(suspects: Sequence[Suspect], most: int = 5) -> list[str]:
+    """What to say of them; not more than a person reads."""
+    words = [one.sentence for one in suspects[:most]]
+    return words + ([f"{len(suspects) - most} more values are far from what is known"] if len(suspects) > most else [])
+
+
+def _far(values: Sequence[float]) -> Any:
+    """Whether a value is far from these."""
+    scales = [lambda value: value]
+    if min(values) > 0:
+        scales.append(math.log)
+    tests = []
+    for scale in scales:
+        some = [scale(value) for value in values]
+        middle, spread = median(some), _spread(some)
+        if spread == 0.0:  # more than half of them are equal: nothing is unusual
+            return lambda value: False
+        tests.append((scale, middle, spread))
+    return lambda value: all(abs(scale(value) - middle) > FAR * spread for scale, middle, spread in tests)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """The standard deviation that the median deviation says."""
+    middle = median(values)
+    return 1.4826 * median(abs(value - middle) for value in values)
+
+
+def _scatter(groups: Iterable[Sequence[float]]) -> float | None:
+    """The standard deviation of one measurement, from differences of replicates to their median."""
+    away = []
+    for group in groups:
+        if len(group) > 1:
+            middle = median(group)
+            away += [abs(value - middle) for value in group]
+    return None if len(away) < FEWEST or median(away) == 0.0 else 2.0 * median(away)
+
+
+def _predicted(proposals: Iterable[Any]) -> dict[int, tuple[float, float]]:
+    """Prediction and standard deviation of a new measurement of points that wait, as `ask` computed them."""
+    found = {}
+    for row in proposals:
+        numbers = json.loads(row.numbers)
+        try:
+            middle, low, high = (float(numbers[name]) for name in ("prediction", "new_low", "new_high"))
+        except (KeyError, TypeError, ValueError):
+            continue
+        found[row.candidate] = (middle, max((high - low) / 3.92, 0.0))
+    return found

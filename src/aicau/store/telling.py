@@ -1,0 +1,149 @@
+"""One file of results goes into a campaign: what is new of it, what it answers, and what may not be meant so."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, func, or_, select
+
+from aicau.store import identity, outliers
+from aicau.store.changes import renamed, void
+from aicau.store.identity import Measurement
+from aicau.store.schema import measurements, tells
+from aicau.store.session import COMPLETED, FAILED, PENDING, Session
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a tell changed."""
+
+    tell: int
+    rows: int  # of the file
+    new: int = 0  # of these, measurements that were not known
+    known: int = 0
+    completed: int = 0  # pending points
+    failed: int = 0  # pending points
+    unrequested: int = 0  # new measurements of candidates that were not pending
+    superseded: int = 0
+    placed: int = 0  # of these, told before without a batch, which they have now
+    pending: int = 0  # points that are left
+    already: bool = False  # all rows were known: nothing was changed
+    warnings: tuple[str, ...] = ()
+
+
+def add_tell(
+    session: Session,
+    rows: Sequence[Measurement],
+    digest: str,
+    correct: bool,
+    author: str,
+    source: str | None = None,
+    distinct: Collection[str] = (),  # names that are new ones, though they look like known ones
+) -> Told:
+    """What is new of a file (`aicau.store.identity`); the same rows again change nothing."""
+    waiting = Counter(row.candidate for row in session.proposals(status=PENDING))
+    gone = void(session)
+    since = max(gone, default=0)  # what was taken back may be told again
+    known = select(func.max(tells.c.id)).where(tells.c.digest == digest, tells.c.id > since)
+    earlier = session.connection.scalar(known)
+    if correct:
+        found = identity.correction(rows, [row for row in _beside(session, rows, gone) if row.superseded_by is None])
+    elif earlier is None:
+        found = identity.known(rows, _beside(session, rows, gone), waiting)
+    else:
+        found = identity.Compared([], [], [])
+    warnings = _warnings(rows, found, waiting)
+    if not found.new:
+        tell = earlier or max(row.tell for row in found.matched)
+        left = waiting.total()
+        return Told(tell, len(rows), known=len(rows), pending=left, already=True, warnings=tuple(warnings))
+    tell = session.next_tell()
+    session.supersede([row.id for row in found.replaced], tell)
+    identity.check_labels(found.new, session.labels())
+    for kind, names in (("batch", session.batches()), ("label", session.labels())):
+        identity.check_names(kind, found.new, names, renamed(session) if kind == "batch" else {}, distinct)
+    suspects = outliers.find(found.new, session.measurements(), session.proposals(status=PENDING))
+    first = session.add_rows(tell, digest, int(correct), found.new)
+    completed, failed = _settle(session, found)
+    session.move(completed, COMPLETED)
+    session.move(failed, FAILED)
+    placed = [] if correct else found.replaced
+    new = len(found.new) - len(placed)
+    strange = sum(row.candidate not in waiting for row in found.new) - sum(
+        row.candidate not in waiting for row in placed
+    )
+    told = Told(
+        tell,
+        len(rows),
+        new,
+        len(rows) - new,
+        len(completed),
+        len(failed),
+        0 if correct else strange,
+        len(found.replaced),
+        len(placed),
+        waiting.total() - len(completed) - len(failed),
+        warnings=(*warnings, *outliers.sentences(suspects)),
+    )
+    detail: dict[str, Any] = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
+    if answered := [*completed, *failed]:  # pending again when the tell is taken back
+        detail["answered"] = answered
+    if suspects:  # listed until they are corrected
+        detail["suspects"] = [[first + one.place, one.expected] for one in suspects]
+    session.event("tell", author, tell, source=source, rows=len(found.new), **detail)
+    return told
+
+
+def _beside(session: Session, rows: Sequence[Measurement], gone: Collection[int]) -> Sequence[Row[Any]]:
+    """All that was told for the batches and about the candidates of these rows, and not taken back."""
+    numbers = [row.candidate for row in rows]
+    batches = {row.batch for row in rows} - {None}
+    query = select(measurements).order_by(measurements.c.id)
+    query = query.where(measurements.c.candidate.between(min(numbers), max(numbers)))
+    if 0 < len(batches) <= 500:  # more are more than some databases take
+        query = query.where(or_(func.trim(measurements.c.batch).in_(batches), measurements.c.batch.is_(None)))
+    return [row for row in session.connection.execute(query) if row.superseded_by not in gone]
+
+
+def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Counter[int]) -> list[str]:
+    """What was left out and may not be meant so."""
+    words = []
+    if old := sum(row.superseded_by is not None for row in found.matched):
+        words.append(f"{old} of the known rows {'was' if old == 1 else 'were'} corrected since; corrections stay")
+    added = {row.line for row in found.new}
+    same = {
+        row.candidate
+        for row in rows
+        if row.line not in added and waiting[row.candidate] and row.replicate is None and identity.by_chance(row)
+    }
+    if same:
+        words.append(
+            f"{len(same)} pending {'point has' if len(same) == 1 else 'points have'} rows that equal known ones and"
+            " were not stored again; are they new measurements? number them in a column 'replicate'"
+        )
+    return words
+
+
+def _settle(session: Session, found: identity.Compared) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Pending proposals that new rows answer: one for each good value, then one for each failed well.
+
+    What replaces a row answers nothing.
+    """
+    good, bad, some = Counter[int](), Counter[int](), Counter[int]()
+    for row in found.new:
+        (bad if row.status == FAILED else good)[row.candidate] += row.repeats
+        some[row.candidate] += row.repeats
+    for row in found.replaced:
+        some[row.candidate] -= row.repeats
+    completed: list[tuple[int, int]] = []
+    failed: list[tuple[int, int]] = []
+    for proposal in session.proposals(status=PENDING):
+        at = proposal.candidate
+        for left, answered in ((good, completed), (bad, failed)):
+            if left[at] > 0 and some[at] > 0:
+                left[at] -= 1
+                some[at] -= 1
+                answered.append((proposal.ask, proposal.position))
+                break
+    return completed, failed

@@ -1,0 +1,190 @@
+"""Excel workbooks, by openpyxl (the extra `excel`)."""
+
+import datetime
+import io
+import math
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aicau.core.errors import InputError, shown
+from aicau.core.files import reason, short
+from aicau.tables.sheet import EXACT, Sheet, too_many
+
+MOST_BYTES = 500_000_000  # of a workbook when it is unpacked
+MOST_RATIO = 1000  # of unpacked to packed bytes
+MOST_ROWS = 1_048_576  # of a sheet
+_ZEROS = re.compile(r"0{2,}")  # a format that shows 117 as 00117
+
+
+def _openpyxl() -> ModuleType:
+    try:
+        import openpyxl
+    except ImportError:
+        raise InputError(
+            "Excel files need another package: pip install 'aicau[excel]'; or save the sheet as CSV"
+        ) from None
+    return openpyxl
+
+
+def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
+    """One sheet of a workbook: the one that is named, or the only one that holds anything."""
+    _check(data, name)
+    openpyxl = _openpyxl()
+    try:
+        values = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        chosen, rows = _rows(values, name, sheet)
+        formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)[chosen]
+        _computed(formulas, rows, f"{name}, sheet {chosen!r}")
+    except InputError:
+        raise
+    except Exception as error:  # whatever a damaged workbook does to its reader
+        raise InputError(
+            f"{name} cannot be read as Excel ({reason(error)}); open and save it again, or as CSV"
+        ) from error
+    return _sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip)
+
+
+def _check(data: bytes, name: str) -> None:
+    """A zip archive that is a workbook and does not grow beyond measure."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, OSError) as error:
+        raise InputError(f"{name} is damaged ({reason(error)}); save it again as .xlsx or CSV") from error
+    if not any(entry.filename.startswith("xl/") for entry in entries):
+        raise InputError(f"{name} is an archive but no Excel workbook; unpack it, or save the table as .xlsx or CSV")
+    size = sum(entry.file_size for entry in entries)
+    if size > MOST_BYTES or (size > 10_000_000 and size > MOST_RATIO * len(data)):
+        raise InputError(f"{name} would take {size / 1e6:,.0f} MB when unpacked, which is too much; save it as CSV")
+
+
+Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
+
+
+def _rows(book: Any, name: str, wanted: str | None) -> tuple[str, list[Row]]:
+    """The sheet, and its rows that hold anything."""
+    names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
+    if wanted is not None and wanted not in names:
+        raise InputError(f"{name} has no sheet {wanted!r}; it has {', '.join(map(repr, names[:20]))}")
+    found = {}
+    for title in names if wanted is None else [wanted]:
+        sheet = book[title]
+        sheet.reset_dimensions()
+        rows: list[Row] = []
+        for cells in sheet.iter_rows():
+            last = max((at for at, cell in enumerate(cells, 1) if cell.value not in (None, "")), default=0)
+            if last:
+                too_many(last, name)
+                row = next(cell.row for cell in cells if cell.value not in (None, ""))
+                rows.append((row, [_value(cell) for cell in cells[:last]]))
+        if rows or wanted is not None:
+            found[title] = rows
+    if len(found) > 1:
+        first = next(iter(found))
+        raise InputError(f"{name} has several sheets: {', '.join(map(repr, found))}; name one, as in --sheet {first!r}")
+    if not found or not next(iter(found.values())):
+        raise InputError(f"{name} is empty; expected a line of column names and then one line per row")
+    return next(iter(found.items()))
+
+
+def _value(cell: Any) -> Any:
+    value = cell.value
+    if isinstance(value, float) and value.is_integer() and abs(value) < EXACT:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and _ZEROS.fullmatch(str(cell.number_format)):
+        return str(value).zfill(len(cell.number_format))
+    return None if value == "" else value
+
+
+def _computed(sheet: Any, rows: Sequence[Row], where: str) -> None:
+    """A formula must have its value in the file."""
+    there = dict(rows)
+    sheet.reset_dimensions()
+    for cells in sheet.iter_rows():
+        for at, cell in enumerate(cells):
+            if cell.value is not None and cell.data_type == "f":
+                known = there.get(cell.row, ())
+                if at >= len(known) or known[at] is None:
+                    raise InputError(
+                        f"{where}, cell {cell.coordinate} is a formula without its value; open the file in the"
+                        " spreadsheet and save it, or paste the values"
+                    )
+
+
+def _sheet(rows: Sequence[Row], name: str, skip: int) -> Sheet:
+    rows = [row for row in rows if row[0] > skip]
+    if not rows:
+        raise InputError(f"{name} has nothing below row {skip}; use a smaller --skip")
+    (_, header), *body = rows
+    width = max(len(cells) for _, cells in rows)
+    if width > len(header) and len(header) == 1:
+        below = next(line for line, cells in rows if len(cells) > 1)
+        raise InputError(f"{name}: the column names seem to stand in row {below}; use --skip {below - 1}")
+    names = ["" if at >= len(header) or header[at] is None else str(header[at]).strip() for at in range(width)]
+    columns = [[cells[at] if at < len(cells) else None for _, cells in body] for at in range(width)]
+    arrays = [_array(column, f"{name}, column {short(own)!r}") for own, column in zip(names, columns, strict=True)]
+    return Sheet(pa.table(arrays, names=names), name, lines=np.array([line for line, _ in body], dtype=np.int64))
+
+
+def _array(cells: Sequence[Any], where: str) -> pa.Array:
+    """Numbers, truth values, dates or text; text where they are mixed."""
+    kinds = {type(cell) for cell in cells} - {type(None)}
+    if not kinds:
+        return pa.array([None] * len(cells), pa.string())
+    if kinds <= {int, float} and all(cell is None or math.isfinite(cell) for cell in cells):
+        whole = float not in kinds and all(cell is None or abs(cell) < 2**63 for cell in cells)
+        return pa.array(cells, pa.int64() if whole else pa.float64())
+    if kinds <= {datetime.datetime, datetime.date} or len(kinds) == 1:
+        try:
+            return pa.array(cells)
+        except (pa.ArrowException, OverflowError, UnicodeError) as error:
+            raise InputError(f"{where} cannot be read: {reason(error)}") from error
+    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
+
+
+def write(tables: Iterable[pa.Table], path: Path) -> None:
+    """Stream tables of one shape into a workbook with one sheet; text stays text."""
+    openpyxl = _openpyxl()
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.utils.exceptions import IllegalCharacterError
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet("aicau")
+    sheet.freeze_panes = "B2"
+    count = 0
+
+    def cell(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return None
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**15:
+            value = str(value)  # more digits than a spreadsheet keeps
+        if not isinstance(value, str):
+            return value
+        try:
+            made = WriteOnlyCell(sheet, value)
+        except IllegalCharacterError:
+            raise InputError(f"{shown(value)} cannot stand in an Excel file; write a .csv or .parquet file") from None
+        made.data_type, made.number_format = "s", "@"  # no formula, and zeros stay
+        return made
+
+    try:
+        for table in tables:
+            count += table.num_rows
+            if count >= MOST_ROWS:
+                raise InputError(f"an Excel sheet holds {MOST_ROWS:,} rows; write a .csv or .parquet file")
+            if sheet._rows is None:
+                sheet.append([cell(name) for name in table.column_names])
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                sheet.append([cell(value) for value in row])
+    except BaseException:
+        if sheet._rows is not None:
+            sheet.close()
+        raise
+    book.save(path)

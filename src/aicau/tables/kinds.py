@@ -1,0 +1,55 @@
+"""Types of Arrow arrays: what is text, what is a number, and how anything else is written as text."""
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aicau.core.errors import InputError
+from aicau.core.files import short
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
+
+
+def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Numbers and text as they are, anything else (dates, lists, bytes ...) as text: every kind of file can hold it."""
+    array = simple(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)
+    kind = array.type
+    if pa.types.is_float16(kind):
+        return array.cast(pa.float32())
+    if is_text(kind) or pa.types.is_null(kind) or (is_numeric(kind) and not pa.types.is_uint64(kind)):
+        return array  # a DataFrame with an empty cell loses digits of uint64
+    # A cast knows more dates than Python has, but not what a list, a duration or an extension means.
+    by_value = pa.types.is_nested(kind) or pa.types.is_duration(kind) or isinstance(kind, pa.BaseExtensionType)
+    for way in (_written, _cast) if by_value else (_cast, _written):
+        try:
+            return way(array)
+        except (pa.ArrowException, ValueError, OverflowError):
+            continue
+    raise InputError(f"cells of type {short(kind, 60)} cannot be written as text")
+
+
+def _cast(array: pa.Array) -> pa.Array:
+    return array.cast(pa.string())
+
+
+def _written(array: pa.Array) -> pa.Array:
+    values = array.to_pylist()
+    return pa.array([None if v is None else v.hex() if isinstance(v, bytes) else str(v) for v in values], pa.string())
+
+
+def simple(array: pa.Array) -> pa.Array:
+    """The values behind dictionaries, runs and views."""
+    while True:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        elif pa.types.is_string_view(array.type):
+            array = array.cast(pa.string())
+        else:
+            return array

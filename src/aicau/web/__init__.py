@@ -1,0 +1,1 @@
+"""Campaigns as pages: `aicau serve` (the extra `web`)."""

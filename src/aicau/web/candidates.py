@@ -1,0 +1,174 @@
+"""All candidates of a campaign, a million as quickly as a hundred: found, sorted, cut into pages, put into bins.
+
+The background process wrote them into an Arrow file; here it is mapped into memory.
+"""
+
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from aicau.core.errors import InputError, unknown
+from aicau.tables.kinds import is_numeric, is_text
+
+POOL, SAID, PLACE = "p:", "m:", "x:"  # columns: of the pool, of the model, in two dimensions
+PAGE = 50  # rows
+BINS = (64, 40)  # across and down
+MOST_POINTS = 1500  # drawn one by one; more are put into bins
+SHADES = 8  # of a colour scale
+WIDE, HIGH = 960, 600  # of the map
+INTERVAL = "width of the interval"
+STATES = ("all", "measured", "pending", "excluded")
+
+
+class Candidates:
+    """The table of one campaign and model."""
+
+    def __init__(self, result: Mapping[str, Any]) -> None:
+        with pa.memory_map(str(result["path"])) as source:
+            self.table = pa.ipc.open_file(source).read_all()
+        self.axes: tuple[str, str] = tuple(result["axes"])
+        self.n = self.table.num_rows
+        names = self.table.column_names
+        self.id = names[0].removeprefix(POOL)
+        self.pool = [name.removeprefix(POOL) for name in names[1:] if name.startswith(POOL)]
+        self.said = [name.removeprefix(SAID) for name in names if name.startswith(SAID)]
+        self._orders: dict[str, NDArray[np.int64]] = {}
+        self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._lock = threading.Lock()
+
+    def column(self, name: str) -> pa.ChunkedArray:
+        """By the name that people see; what the model says comes after what the pool says."""
+        for prefix in (POOL, SAID):
+            if f"{prefix}{name}" in self.table.column_names:
+                return self.table.column(f"{prefix}{name}")
+        raise unknown("column", name, [self.id, *self.pool, *self.said])
+
+    def numbers(self, name: str) -> NDArray[np.float64]:  # (n,)
+        """A column to draw by; a text counts its levels."""
+        with self._lock:
+            if name not in self._numbers:
+                self._numbers[name] = self._read(name)
+            return self._numbers[name]
+
+    def _read(self, name: str) -> NDArray[np.float64]:
+        if name in self.axes and name:
+            return np.asarray(self.table.column(f"{PLACE}{self.axes.index(name)}").to_numpy(), dtype=float)
+        if name == INTERVAL:
+            return self._read("high") - self._read("low")
+        column = self.column(name)
+        if not is_numeric(column.type):
+            column = pc.rank(column.cast(pa.string()), tiebreaker="dense")
+        return np.asarray(column.to_numpy(), dtype=float)
+
+    def colours(self) -> list[str]:
+        """What a map can be coloured by."""
+        own = [name for name in self.said if is_numeric(self.column(name).type)]
+        drop = ("low", "high", "new_low", "new_high")
+        return [*(name for name in own if name not in drop), *([INTERVAL] if "high" in own else [])]
+
+    def places(self) -> list[str]:
+        """What its axes can be."""
+        return [*dict.fromkeys([*(name for name in self.axes if name), *self.pool])]
+
+    def order(self, name: str) -> NDArray[np.int64]:
+        """Numbers of candidates, sorted by a column."""
+        with self._lock:
+            if name not in self._orders:
+                column = self.table.column(f"{POOL}{self.id}") if name == self.id else self.column(name)
+                self._orders[name] = np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.int64)
+            return self._orders[name]
+
+    def found(self, words: str, only: Collection[int] | None, window: Mapping[str, tuple[float, float]]) -> Any:
+        """Whether each candidate has the words in a text, is one of `only` and lies inside the window."""
+        mask = np.ones(self.n, dtype=bool)
+        if words:
+            texts = [name for name in (self.id, *self.pool) if is_text(self.column(name).type) or name == self.id]
+            hits = [pc.match_substring(self.column(name).cast(pa.string()), words, ignore_case=True) for name in texts]
+            mask &= np.logical_or.reduce([np.asarray(pc.fill_null(hit, False)) for hit in hits])
+        if only is not None:
+            inside = np.zeros(self.n, dtype=bool)
+            inside[[at for at in only if at < self.n]] = True
+            mask &= inside
+        for name, (low, high) in window.items():
+            values = self.numbers(name)
+            mask &= (values >= low) & (values <= high)
+        return mask
+
+    def rows(self, mask: Any, sort: str, down: bool, page: int) -> tuple[list[dict[str, Any]], int]:
+        """One page of the candidates in a mask, and how many there are."""
+        order = self.order(sort or self.id) if sort else np.arange(self.n)
+        order = order[mask[order]]
+        order = order[::-1] if down else order
+        some = order[(page - 1) * PAGE : page * PAGE]
+        names = {f"{prefix}{name}": name for prefix, own in ((SAID, self.said), (POOL, self.pool)) for name in own}
+        picked = self.table.select([f"{POOL}{self.id}", *names]).take(pa.array(some)).to_pylist()
+        return [
+            {"number": int(at), "id": str(row[f"{POOL}{self.id}"]), **{name: row[key] for key, name in names.items()}}
+            for at, row in zip(some, picked, strict=True)
+        ], len(order)
+
+    def map(self, x: str, y: str, colour: str, mask: Any) -> dict[str, Any]:
+        """Points, or bins where there are many, in pixels, with a shade each."""
+        for name, known in ((x, self.places()), (y, self.places()), (colour, ["", *self.colours()])):
+            if name not in known:
+                raise unknown("column", name, known)
+        at = np.flatnonzero(mask)
+        if not len(at):
+            raise InputError("no candidate lies here; show all of them again")
+        across, down = self.numbers(x)[at], self.numbers(y)[at]
+        ends = [(float(v.min()), float(v.max())) for v in (across, down)]
+        ends = [(low, high) if high > low else (low - 0.5, high + 0.5) for low, high in ends]
+        left, top = _scaled(across, *ends[0], WIDE), HIGH - _scaled(down, *ends[1], HIGH)
+        values = self.numbers(colour)[at] if colour else np.zeros(len(at))
+        low, high = np.quantile(values, [0.01, 0.99]) if len(values) else (0.0, 1.0)
+        found: dict[str, Any] = {"x": x, "y": y, "ends": ends, "count": len(at), "scale": [float(low), float(high)]}
+        if len(at) <= MOST_POINTS:
+            shade = _shade(values, low, high)
+            ids = self.column(self.id).take(pa.array(at)).cast(pa.string()).to_pylist()
+            drawn = zip(at.tolist(), ids, left.tolist(), top.tolist(), values.tolist(), shade.tolist(), strict=True)
+            keys = ("number", "id", "left", "top", "value", "shade")
+            return found | {"points": [dict(zip(keys, one, strict=True)) for one in drawn], "bins": []}
+        wide, high_ = WIDE / BINS[0], HIGH / BINS[1]
+        cell = np.minimum(left // wide, BINS[0] - 1) * BINS[1] + np.minimum(top // high_, BINS[1] - 1)
+        places, where, count = np.unique(cell.astype(np.int64), return_inverse=True, return_counts=True)
+        mean = np.bincount(where, values) / count
+        first = at[np.unique(where, return_index=True)[1]]
+        ids = self.column(self.id).take(pa.array(first)).cast(pa.string()).to_pylist()
+        rows = zip(places.tolist(), count.tolist(), mean.tolist(), _shade(mean, low, high).tolist(), ids, strict=True)
+        bins = [
+            {
+                "left": place // BINS[1] * wide,
+                "top": place % BINS[1] * high_,
+                "count": n,
+                "value": v,
+                "shade": s,
+                "id": id,
+            }
+            for place, n, v, s, id in rows
+        ]
+        return found | {"points": [], "bins": bins, "wide": wide, "high": high_}
+
+    def marks(
+        self, x: str, y: str, ends: Sequence[tuple[float, float]], numbers: Collection[int], mask: Any
+    ) -> list[dict[str, Any]]:
+        """Where some candidates lie on the same map."""
+        some = np.array([at for at in numbers if at < self.n and mask[at]], dtype=np.int64)
+        left = _scaled(self.numbers(x)[some], *ends[0], WIDE)
+        top = HIGH - _scaled(self.numbers(y)[some], *ends[1], HIGH)
+        ids = self.column(self.id).take(pa.array(some, pa.int64())).cast(pa.string()).to_pylist()
+        return [{"id": id, "left": a, "top": b} for id, a, b in zip(ids, left.tolist(), top.tolist(), strict=True)]
+
+
+def _scaled(values: NDArray[np.float64], low: float, high: float, pixels: int) -> NDArray[np.float64]:
+    return (values - low) / (high - low) * pixels
+
+
+def _shade(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.int64]:
+    if not high > low:
+        return np.full(len(values), SHADES // 2)
+    return np.clip((values - low) / (high - low) * SHADES, 0, SHADES - 1).astype(np.int64)

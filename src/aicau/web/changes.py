@@ -1,0 +1,185 @@
+"""What pages change. Every route needs a form of our own page (CSRF) or the token, and answers with a page to go to."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, UploadFile
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+
+from aicau.tables.results import summary
+from aicau.web.pages import dropped, library, opened, rendered
+from aicau.web.security import changing, cookie_header
+
+router = APIRouter(dependencies=[Depends(changing)])
+open_router = APIRouter()
+Word = Annotated[str, Form(max_length=200)]
+Ids = Annotated[list[str], Form(max_length=1000)]
+
+
+def answer(request: Request, to: str, **data: Any) -> Response:
+    """Back to a page; where JSON is wanted, what happened."""
+    if "application/json" in request.headers.get("accept", ""):
+        return JSONResponse({"page": to, **data})
+    return RedirectResponse(to, 303)
+
+
+def author(request: Request) -> str:
+    return request.cookies.get("aicau_name", "").strip()[:100]
+
+
+def start(request: Request, key: str, verb: str, /, once: bool = False, **arguments: Any) -> str:
+    """A job for the background process; gives its number."""
+    who = opened(request, key).author if not author(request) else author(request)
+    lib = library(request)
+    return lib.worker.submit(verb, key, once, address=lib.files[key], author=who, **arguments).id
+
+
+@router.post("/name", summary="Who you are, for the history.")
+def name(request: Request, name: Word = "", back: Word = "/") -> Response:
+    to = back if back.startswith("/") and not back.startswith("//") and "\\" not in back else "/"
+    response = answer(request, to)
+    response.set_cookie(
+        "aicau_name", "".join(c for c in name if c.isprintable())[:100], httponly=True, samesite="strict"
+    )
+    return response
+
+
+@router.post("/new", summary="Drop a table of candidates.")
+def drop_candidates(request: Request, file: Annotated[UploadFile, File()]) -> Response:
+    number = library(request).keep(file.filename, file.file.read())
+    return answer(request, f"/new/{number}", upload=number)
+
+
+@router.post("/new/{number}", summary="Make a campaign of a dropped table.")
+def create(
+    request: Request,
+    number: str,
+    name: Word,
+    target: Word,
+    id: Word,
+    batch: Word = "",
+    task: Word = "regression",
+    ignore: Ids = [],  # noqa: B006
+) -> Response:
+    upload, lib = dropped(request, number), library(request)
+    key, address = lib.new_address(name)
+    options = {"target": target, "batch": batch.strip() or None, "id": id, "task": task, "ignore": ignore}
+    job = lib.worker.submit(
+        "create", key, address=address, table=str(upload.path), options=options | {"author": author(request) or None}
+    )
+    return answer(request, f"/new/{number}/making/{job.id}", job=job.id)
+
+
+@open_router.get("/new/{number}/making/{job}", summary="A campaign is being made.")
+def making(request: Request, number: str, job: str) -> Response:
+    found = library(request).worker.jobs.get(job)
+    if found is None or found.verb != "create":
+        raise HTTPException(404, "There is no such work; the server may have been started anew.")
+    if found.state == "done":
+        return RedirectResponse(f"/c/{found.campaign}/next", 303)
+    return rendered(request, "making.html.j2", job=found.shown(), number=number)
+
+
+@router.post("/c/{key}/ask", summary="Ask for the next batch, or only look at it.")
+def ask(
+    request: Request,
+    key: str,
+    n: Annotated[int, Form(ge=1, le=100_000)],
+    replicates: Annotated[int, Form(ge=1, le=100)] = 1,
+    preview: Annotated[bool, Form()] = False,
+    request_name: Word = "",
+) -> Response:
+    options: dict[str, Any] = {"n": n, "replicates": replicates}
+    if preview:
+        options["preview"] = True
+    elif request_name:
+        options["request"] = request_name
+    job = start(request, key, "ask", **options)
+    return answer(request, f"/c/{key}/next?job={job}", job=job)
+
+
+@router.post("/c/{key}/fit", summary="Fit the model to all results.")
+def fit(request: Request, key: str, back: Word = "overview") -> Response:
+    job = start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/{back if back.isalpha() else 'overview'}", job=job)
+
+
+@router.post("/c/{key}/abandon", summary="Pending points that will not be measured.")
+def abandon(request: Request, key: str, ids: Ids) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).abandon(ids)
+    return answer(request, f"/c/{key}/next", abandoned=count)
+
+
+@router.post("/c/{key}/exclude", summary="Candidates that are not proposed any more.")
+def exclude(request: Request, key: str, ids: Ids, reason: Word) -> Response:
+    opened(request, key)
+    return answer(request, f"/c/{key}/candidates", **library(request).by(key, author(request)).exclude(ids, reason))
+
+
+@router.post("/c/{key}/include", summary="Excluded or abandoned candidates may be proposed again.")
+def include(request: Request, key: str, ids: Ids, reason: Word = "") -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).include(ids, reason)
+    return answer(request, f"/c/{key}/candidates", included=count)
+
+
+@router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")
+def untell(request: Request, key: str, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Response:
+    opened(request, key)
+    found = library(request).by(key, author(request)).untell(tell)
+    start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/history", **found)
+
+
+@router.post("/c/{key}/rename", summary="Another name for a plate.")
+def rename(request: Request, key: str, old: Word, new: Word) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).rename(old, new)
+    start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/noise", renamed=count)
+
+
+@router.post("/c/{key}/strategy", summary="Another strategy from the next batch on.")
+def strategy(request: Request, key: str, strategy: Word) -> Response:
+    job = start(request, key, "change", strategy=strategy)
+    return answer(request, f"/c/{key}/next?job={job}", job=job)
+
+
+@router.post("/c/{key}/results", summary="Drop a file of results; nothing is stored yet.")
+def drop_results(request: Request, key: str, file: Annotated[UploadFile, File()]) -> Response:
+    opened(request, key)
+    number = library(request).keep(file.filename, file.file.read(), key)
+    return answer(request, f"/c/{key}/results/{number}", upload=number)
+
+
+@router.post("/c/{key}/results/{number}", summary="Store a dropped file: all of it or nothing.")
+def tell(request: Request, key: str, number: str, correct: Annotated[bool, Form()] = False) -> Response:
+    opened(request, key)
+    upload = dropped(request, number, key)
+    told: dict[str, Any] = {}
+    if not upload.said:  # sent twice, stored once
+        told = library(request).by(key, author(request)).tell(upload.path, correct)
+        upload.said = summary(told)
+        start(request, key, "fit", once=True)
+    return answer(request, f"/c/{key}/results/{number}", said=upload.said, told=told)
+
+
+@open_router.get("/login", summary="The form for the token.", response_model=None)
+def login_form(request: Request, token: str = "") -> Response:
+    return _log_in(request, token) if token else rendered(request, "login.html.j2", wrong=False)
+
+
+@open_router.post("/login", summary="Hand in the token.", response_model=None)
+def login(request: Request, token: Annotated[str, Form(max_length=500)]) -> Response:
+    return _log_in(request, token)
+
+
+def _log_in(request: Request, token: str) -> Response:
+    guard = request.app.state.guard
+    if guard.token is None:
+        return RedirectResponse("/", 303)
+    if not guard.check(token, request.client.host if request.client else ""):
+        return rendered(request, "login.html.j2", 401, wrong=True)
+    response = RedirectResponse("/", 303)
+    response.headers.append("set-cookie", cookie_header(guard.cookie(), request.url.scheme == "https"))
+    return response

@@ -1,0 +1,58 @@
+"""What pages hand out as files."""
+
+import io
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import Response
+
+from aicau import tables
+from aicau.web.candidates import POOL, SAID
+from aicau.web.pages import library, opened
+
+router = APIRouter()
+KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
+
+
+@router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
+def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    frame = opened(request, key).pending()
+    return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")
+
+
+@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
+def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    opened(request, key)
+    table, _ = library(request).candidates(key)
+    if table is None or not table.said:
+        raise HTTPException(404, "There are no predictions yet; update the model first.")
+    names = {f"{POOL}{table.id}": table.id} | {f"{SAID}{name}": name for name in table.said}
+    return _file(table.table.select(list(names)).rename_columns(list(names.values())), f"{key}-predictions.{kind}")
+
+
+def _file(table: pa.Table, name: str) -> Response:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        tables.write([table], path)
+        data = path.read_bytes()
+    return _download(data, name, KINDS[path.suffix[1:]])
+
+
+def _download(data: bytes, name: str, kind: str) -> Response:
+    return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+
+
+@router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
+def everything(request: Request, key: str) -> Response:
+    campaign = opened(request, key)
+    packed = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        files = campaign.export(Path(folder) / key)
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+            for file in files:
+                archive.write(file, file.relative_to(folder))
+    return _download(packed.getvalue(), f"{key}.zip", "application/zip")

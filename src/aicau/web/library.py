@@ -1,0 +1,202 @@
+"""The campaigns that a server shows, and what is known of each. No path comes from outside: a page names a key."""
+
+import re
+import secrets
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aicau.campaign.campaign import Campaign
+from aicau.core.errors import AicauError, InputError
+from aicau.web.candidates import Candidates
+from aicau.web.worker import FAILED, Job, Worker
+
+MOST_UPLOADS = 30  # that wait for a confirmation
+
+
+@dataclass
+class Upload:
+    """A file that somebody dropped, and what became of it."""
+
+    path: Path
+    name: str  # as they call it
+    campaign: str  # its key; empty for a table of candidates
+    said: str = ""  # what was stored
+
+
+@dataclass
+class View:
+    """What was computed of one campaign, and the job that computes it anew."""
+
+    result: dict[str, Any] | None = None
+    job: Job | None = None
+    failed: tuple[Any, str] = (None, "")  # for which version, and why
+    version: Any = None  # of the campaign when it was last asked for
+
+    def renew(self, version: Any, submit: Any) -> None:
+        """Take what is done, and start what is not; a failed job is not tried again before something changes."""
+        if self.job is not None and self.job.over:
+            done, self.job = self.job, None
+            if done.state == FAILED:
+                self.failed = (version, done.error)
+            elif done.result.get("stale") and self.result is not None:  # what was known stays, with a word about it
+                self.result |= {"for": done.result["for"], "stale": True}
+            else:
+                self.result = done.result
+        self.version = version
+        known = None if self.result is None else self.result["for"]
+        if self.job is None and known != version and self.failed[0] != version:
+            self.job = submit()
+
+
+class Library:
+    """Campaigns by key, uploads and views."""
+
+    def __init__(self, places: Sequence[str]) -> None:
+        self.files: dict[str, str] = {}  # key -> address
+        self.folders = [Path(place).resolve() for place in places if "://" not in place and Path(place).is_dir()]
+        self.open: dict[str, Campaign] = {}
+        self.worker = Worker()
+        self.scratch = Path(tempfile.mkdtemp(prefix="aicau-"))
+        self.uploads: OrderedDict[str, Upload] = OrderedDict()
+        self.views: dict[tuple[str, str], View] = {}
+        self.tables: dict[str, tuple[str, Candidates]] = {}
+        self.pages: OrderedDict[str, tuple[Any, str]] = OrderedDict()  # rendered, with what they depend on
+        self.lock = threading.RLock()
+        for place in places:
+            if "://" in place or not Path(place).is_dir():
+                self.at(self._add(place if "://" in place else str(Path(place).resolve())))
+        if not self.folders:
+            self.folders = [Path(file).parent for file in self.files.values() if "://" not in file][:1]
+            self.listed = False
+        else:
+            self.listed = True
+
+    def close(self) -> None:
+        self.worker.close()
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    # Campaigns
+
+    def all(self) -> list[str]:
+        """Of all campaigns; those that others put into a shown folder since, too."""
+        with self.lock:
+            for folder in self.folders if self.listed else ():
+                for file in sorted(folder.glob("*.db")):
+                    if str(file) not in self.files.values():
+                        self._add(str(file))
+            return [key for key, file in self.files.items() if "://" in file or Path(file).is_file()]
+
+    def _add(self, address: str) -> str:
+        stem = re.sub(
+            r"[^A-Za-z0-9_-]+", "-", Path(address).stem if "://" not in address else address.rpartition("/")[2]
+        )
+        key, number = stem.strip("-") or "campaign", 1
+        while key in self.files:
+            number += 1
+            key = f"{stem}-{number}"
+        self.files[key] = address
+        return key
+
+    def at(self, key: str) -> Campaign:
+        """The campaign of this key."""
+        with self.lock:
+            if key not in self.files and key not in self.all():
+                raise LookupError(key)
+            if key not in self.open:
+                self.open[key] = Campaign.open(self.files[key])
+            return self.open[key]
+
+    def by(self, key: str, author: str) -> Campaign:
+        """The same, in somebody's name."""
+        return Campaign(self.at(key).store, author or None)
+
+    def new_address(self, name: str) -> tuple[str, str]:
+        """Key and file of a new campaign, in the folder that is shown first."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", name):
+            raise InputError("a campaign's name has up to 60 letters, digits, - and _; choose another name")
+        if not self.folders:
+            raise InputError("this server shows no folder, so there is no place for a new campaign; start it with one")
+        file = self.folders[0] / f"{name}.db"
+        if file.exists():
+            raise InputError(f"there is a campaign {name!r} already; choose another name")
+        with self.lock:
+            known = {address: key for key, address in self.files.items()}
+            return known.get(str(file)) or self._add(str(file)), str(file)
+
+    # Files that were dropped
+
+    def keep(self, name: str | None, data: bytes, campaign: str = "") -> str:
+        """An upload waits for its confirmation; the oldest ones are forgotten."""
+        if not data:
+            raise InputError("no file came; choose a CSV, Excel or Parquet file")
+        safe = (
+            re.sub(r"[^\w. -]+", "_", (name or "").replace("\\", "/").rpartition("/")[2])[-80:].strip(". ")
+            or "table.csv"
+        )
+        number = secrets.token_hex(12)
+        folder = self.scratch / number
+        folder.mkdir()
+        (folder / safe).write_bytes(data)
+        with self.lock:
+            self.uploads[number] = Upload(folder / safe, safe, campaign)
+            while len(self.uploads) > MOST_UPLOADS:
+                _, old = self.uploads.popitem(last=False)
+                shutil.rmtree(old.path.parent, ignore_errors=True)
+        return number
+
+    def upload(self, number: str, campaign: str = "") -> Upload:
+        found = self.uploads.get(number)
+        if found is None or found.campaign != campaign:
+            raise LookupError(number)
+        return found
+
+    # What is computed in the background
+
+    def look(self, key: str) -> View:
+        """The report's numbers and figures; starts to compute them where they are not there or not of now."""
+        campaign, view = self.at(key), self._view(key, "look")
+        with self.lock:
+            version = (campaign.version(), self.worker.changes[key])  # a model may be new and nothing else
+            view.renew(version, lambda: self.worker.submit("look", key, True, address=self.files[key], version=version))
+        return view
+
+    def candidates(self, key: str) -> tuple[Candidates | None, View]:
+        """All candidates with predictions; None until they are there."""
+        look, view = self.look(key).result, self._view(key, "table")
+        with self.lock:
+            if look is not None:
+                version = (look["model"], look["n"])
+                path = str(self.scratch / f"{secrets.token_hex(8)}.arrow")
+                submit = lambda: self.worker.submit(  # noqa: E731
+                    "table", key, True, address=self.files[key], path=path, version=version
+                )
+                view.renew(version, submit)
+            if view.result is not None and self.tables.get(key, ("",))[0] != view.result["path"]:
+                old = self.tables.get(key)
+                self.tables[key] = (view.result["path"], Candidates(view.result))
+                if old is not None:
+                    Path(old[0]).unlink(missing_ok=True)
+            return (self.tables[key][1] if key in self.tables else None), view
+
+    def stamp(self, key: str) -> Any:
+        """What a page of this campaign depends on; starts to compute what it lacks."""
+        views = (self.candidates(key)[1], self._view(key, "look"))
+        job = self.worker.of(key)
+        known = [(id(view.result), view.failed, view.job and view.job.step) for view in views]
+        return views[1].version, job and (job.id, job.step), known
+
+    def _view(self, key: str, kind: str) -> View:
+        with self.lock:
+            return self.views.setdefault((key, kind), View())
+
+
+def sentence(error: AicauError) -> str:
+    """With a capital letter and a full stop."""
+    words = str(error)
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?", "!")) else ".")

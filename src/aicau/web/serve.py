@@ -1,0 +1,128 @@
+"""The server: `aicau serve`."""
+
+import hashlib
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import files
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException as HTTPError
+from starlette.middleware.gzip import GZipMiddleware
+
+import aicau
+from aicau.core.errors import AicauError, InputError, StoreError
+from aicau.report.page import environment
+from aicau.web import changes, downloads, pages, pool
+from aicau.web.library import Library, sentence
+from aicau.web.plain import plain
+from aicau.web.security import LOOPBACK, Gate, Guard
+
+ASSETS = {
+    "web.css": ("aicau.web", "static/web.css", "text/css"),
+    "app.js": ("aicau.web", "static/app.js", "text/javascript"),
+    "report.css": ("aicau.report", "templates/report.css", "text/css"),
+}
+
+
+def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[str] = ()) -> FastAPI:
+    """The pages of some campaigns, as an ASGI application.
+
+    Parameters
+    ----------
+    places : sequence of str
+        Files of campaigns, postgresql:// addresses, or folders whose *.db files are shown.
+    token : str, optional
+        Without it everybody who reaches the server may look and change.
+    hosts : sequence of str
+        Names that the server answers to, beside those of this machine.
+    """
+    library = Library(places)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        library.close()
+
+    app = FastAPI(title="aicau", version=aicau.__version__, docs_url=None, redoc_url=None, lifespan=life)
+    guard = Guard(token, hosts)
+    templates = environment("aicau.web", "aicau.report")
+    templates.filters["plain"] = plain
+    loaded = {name: (files(package) / path).read_bytes() for name, (package, path, _) in ASSETS.items()}
+    stamps = {name: f"/static/{name}?{hashlib.sha256(data).hexdigest()[:8]}" for name, data in loaded.items()}
+    app.state.library, app.state.guard, app.state.templates, app.state.assets = library, guard, templates, stamps
+
+    @app.get("/static/{name}", include_in_schema=False)
+    async def asset(name: str) -> Response:
+        if name not in loaded:
+            raise HTTPException(404, "There is no such file.")
+        kept = {"cache-control": "public, max-age=31536000, immutable"}
+        return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
+
+    for router in (pool.router, downloads.router, changes.router, changes.open_router):
+        app.include_router(router)
+    app.add_exception_handler(AicauError, _refused)
+    app.add_exception_handler(HTTPError, _refused)
+    app.add_exception_handler(RequestValidationError, _refused)
+    app.add_middleware(GZipMiddleware, minimum_size=20_000, compresslevel=1)
+    app.add_middleware(Gate, guard=guard)
+    return app
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """One sentence, as a page or as JSON."""
+    if isinstance(error, HTTPError):
+        status, words = error.status_code, str(error.detail)
+    elif isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        status, words = 422, f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}."
+    else:
+        status = 503 if isinstance(error, StoreError) else 400
+        words = sentence(error) if isinstance(error, AicauError) else "Something went wrong."
+    wants_page = "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
+    if wants_page:
+        return pages.rendered(request, "problem.html.j2", status, words=words)
+    return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
+
+
+def serve(places: Sequence[str], host: str = "127.0.0.1", port: int = 8765, token: str | None = None) -> None:
+    """Serve until it is stopped; prints the address first."""
+    import uvicorn
+
+    if host not in LOOPBACK and not token:
+        raise InputError(f"{host} can be reached by others, so it needs a token; add --token with a long random word")
+    if token is not None and len(token) < 8:
+        raise InputError("a token has at least 8 characters; choose a longer one")
+    bound = _bind(host, port)
+    name = f"[{host}]" if ":" in host else host
+    shown = socket.gethostname() if host in ("0.0.0.0", "::") else name
+    hosts = {host, socket.gethostname(), socket.getfqdn(), *([] if host != "0.0.0.0" else _addresses())}
+    app = make_app(places, token, sorted(hosts))
+    address = f"http://{shown}:{bound.getsockname()[1]}/"
+    print(f"open {address}{'login' if token else ''} (stop with Ctrl-C)", flush=True)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
+    uvicorn.Server(config).run(sockets=[bound])
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as error:
+        bound.close()
+        words = getattr(error, "strerror", None) or error
+        raise InputError(f"cannot listen at {host}, port {port}: {words}; choose another --port") from error
+    return bound
+
+
+def _addresses() -> list[str]:
+    """Of this machine, as others may call it."""
+    try:
+        return [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)]
+    except OSError:
+        return []

@@ -1,0 +1,129 @@
+"""Long work in one background process. It imports PyTorch, keeps campaigns and their models at hand, and does one job
+after another; pages only ask how far a job is."""
+
+import multiprocessing
+import secrets
+import signal
+import threading
+import time
+from collections import Counter, OrderedDict
+from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any
+
+WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
+LOOKS = ("look", "table")  # that change nothing
+MOST_JOBS = 200  # remembered
+
+
+@dataclass
+class Job:
+    """One piece of long work."""
+
+    campaign: str  # its key
+    verb: str
+    arguments: dict[str, Any] = field(repr=False)
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    state: str = WAITING
+    step: str = "waiting for its turn"
+    began: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    result: Any = field(default=None, repr=False)
+    error: str = ""
+
+    @property
+    def over(self) -> bool:
+        return self.state in (DONE, FAILED)
+
+    def shown(self) -> dict[str, Any]:
+        """As JSON: all but the arguments and the result."""
+        found = {k: v for k, v in asdict(self).items() if k not in ("arguments", "result", "began", "ended")}
+        return found | {"seconds": round((self.ended or time.monotonic()) - self.began, 1)}
+
+
+class Worker:
+    """The process and the jobs given to it. The process starts with the first job, and anew if it died."""
+
+    def __init__(self) -> None:
+        self.jobs: OrderedDict[str, Job] = OrderedDict()
+        self.waiting: SimpleQueue[Job | None] = SimpleQueue()
+        self.changes: Counter[str] = Counter()  # of each campaign that were made here
+        self.lock = threading.Lock()
+        self.pipe: Connection | None = None
+        self.process: Any = None
+        self.thread = threading.Thread(target=self._run, name="worker", daemon=True)
+        self.thread.start()
+
+    def submit(self, verb: str, campaign: str, once: bool = False, **arguments: Any) -> Job:
+        """A new job; with `once` the same one that waits or runs already."""
+        with self.lock:
+            for other in self.jobs.values():
+                if once and not other.over and (other.verb, other.campaign) == (verb, campaign):
+                    return other
+            job = Job(campaign, verb, arguments)
+            self.jobs[job.id] = job
+            for old in [one for one in self.jobs.values() if one.over][: max(0, len(self.jobs) - MOST_JOBS)]:
+                del self.jobs[old.id]
+        self.waiting.put(job)
+        return job
+
+    def of(self, campaign: str) -> Job | None:
+        """The change of this campaign that is under way."""
+        running = [job for job in list(self.jobs.values()) if job.campaign == campaign and not job.over]
+        return next((job for job in running if job.verb not in LOOKS), None)
+
+    def close(self) -> None:
+        self.waiting.put(None)
+        if self.process is not None and self.process.is_alive():
+            self.process.terminate()
+
+    def _run(self) -> None:
+        while (job := self.waiting.get()) is not None:
+            job.state, job.step = RUNNING, "starting"
+            try:
+                done, answer = self._do(job)
+            except (EOFError, OSError):
+                self.pipe = None
+                done, answer = False, "the background process ended unexpectedly (was memory short?); try again"
+            self.changes[job.campaign] += job.verb not in LOOKS
+            if done:
+                job.result = answer
+            else:
+                job.error = str(answer)
+            job.ended, job.step, job.state = time.monotonic(), "", DONE if done else FAILED
+
+    def _do(self, job: Job) -> tuple[bool, Any]:
+        if self.pipe is None or not self.process.is_alive():
+            context = multiprocessing.get_context("spawn")
+            self.pipe, other = context.Pipe()
+            self.process = context.Process(target=serve_jobs, args=(other,), name="aicau worker", daemon=True)
+            self.process.start()
+            other.close()
+        self.pipe.send((job.verb, job.arguments))
+        while True:
+            kind, answer = self.pipe.recv()
+            if kind != "step":
+                return kind == DONE, answer
+            job.step = answer
+
+
+def serve_jobs(pipe: Connection) -> None:
+    """The other process: until the server is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
+    from aicau.core.errors import AicauError
+    from aicau.web.desk import Desk
+
+    desk = Desk(lambda words: pipe.send(("step", words)))
+    while True:
+        try:
+            verb, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = DONE, getattr(desk, verb)(**arguments)
+        except AicauError as error:
+            answer = FAILED, str(error)
+        except Exception as error:
+            answer = FAILED, f"something went wrong ({type(error).__name__}: {error}); run 'aicau doctor' on the file"
+        pipe.send(answer)
