@@ -54,7 +54,7 @@ def method(word: str, task: Task = REGRESSION) -> Chooser:
         return peer
     if word in peers.GP_LINES:
         raise InputError(f"{word} brings a model of its own: run it beside the others with --gp")
-    return paper.strategy(word) if word in PAPER else Strategy.parse(word, task=task)
+    return paper.strategy(word, "full-batch") if word in PAPER else Strategy.parse(word, task=task)
 
 
 def families(words: Sequence[str]) -> dict[str, str]:

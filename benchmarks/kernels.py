@@ -63,9 +63,9 @@ def networks(runs: int, head: str, epochs: int, device: str) -> tuple[Call, Call
     )
 
 
-def embeddings(runs: int, epochs: int, device: str) -> tuple[Call, Call, Call]:
+def embeddings(runs: int, epochs: int, device: str, size: int | None) -> tuple[Call, Call, Call]:
     """Training of Q, ψ over a pool, and the same in one batch."""
-    settings = EmbeddingSettings(max_epochs=epochs, patience=NEVER)
+    settings = EmbeddingSettings(max_epochs=epochs, patience=NEVER, batch_size=size)
     keys = streams.runs(0, runs)
     x, pool = streams.uniform(keys, ROWS, 4).float(), streams.uniform(streams.fold(keys, 1), POOL, 4).float()
     bias = streams.normal(streams.fold(keys, 2), ROWS).float()
@@ -117,8 +117,10 @@ def main() -> None:
             train, forward, batched = networks(runs, head, a.epochs, a.device)
             table.append(row(f"training F_k, {head}", runs, train, a.device, a.repeats))
             table.append(row(f"forward F_k, {head}", runs, forward, a.device, a.repeats, batched))
-        train, forward, batched = embeddings(runs, a.epochs, a.device)
-        table.append(row("training Q", runs, train, a.device, a.repeats))
+        for size in (128, None):
+            train, forward, batched = embeddings(runs, a.epochs, a.device, size)
+            name = f"training Q, {'full batch' if size is None else f'mini-batches of {size}'}"
+            table.append(row(name, runs, train, a.device, a.repeats))
         table.append(row("forward Q", runs, forward, a.device, a.repeats, batched))
         for strategy in ("lc", "pemse:quadratic:eigen"):
             whole = job(strategy, runs, a.epochs, a.device)

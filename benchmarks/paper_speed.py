@@ -1,12 +1,13 @@
 """The paper's grid on this machine: ours against plain PyTorch and PyRelationAL, per round and extrapolated.
 
-    python benchmarks/paper_speed.py [--pyrelational PYTHON] [--json]
+    python benchmarks/paper_speed.py [--points 20,100,200] [--pyrelational PYTHON] [--json]
 
 A round is: train F_k (5 networks), predict the pool, and, where a strategy needs it, estimate the bias (Q or a Gaussian
-process). Ours is measured for 10 runs at once and divided by 10. Plain PyTorch trains network after network, Q on pairs
-in a DataLoader (seconds per epoch over two epochs, times the epochs ours took), and the process by scikit-learn.
+process). Ours is measured for 10 runs at once and divided by 10. Plain PyTorch trains network after network, Q on the
+same mini-batches of pairs from a DataLoader, and the process by scikit-learn. An epoch of Q is measured (ours over ten,
+plain over two) and multiplied by the EPOCHS that a Q which learns takes.
 PyRelationAL (a Python of its own, see pyrelational_round.py) trains its Lightning ensemble; it has no bias estimate, so
-the plain one is added. The grid is 43,800 rounds with 8,400 fits of Q and of the process, at the sizes they have there.
+the plain one is added. The grid is 45,000 rounds with 8,400 fits of Q and of the process, at the sizes they have there.
 """
 
 import argparse
@@ -28,13 +29,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import speed
 from aicau import MLP, Direct, Evidence, Observations, problems
-from aicau.bias.quadratic import Quadratic, initial_parameters, split_pairs
+from aicau.bias.quadratic import Quadratic, split_pairs
 from aicau.core import streams
-from aicau.ensembles import kernels
 from aicau.paper.plan import BATCH, FIGURES, INITIALS, SINGLE, TYPES, Plan
 
-SIZES = (20, 100, 200)
 RUNS = 10
+EPOCHS = 2000
 
 
 def timed(function: Callable[[], object]) -> float:
@@ -54,11 +54,12 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
     fitted = MLP().fit(x, y, keys)  # compiles, too
     predictions = fitted.predict(problem.pool.x)
     evidence = Evidence(problem.pool.x, observations, predictions, keys)
-    paper = Quadratic.paper()
-    replace(paper, settings=replace(paper.settings, max_epochs=1)).estimate(evidence)
+    few = replace(Quadratic.paper().settings, max_epochs=10, patience=EPOCHS)
+    paper = Quadratic(few)
+    Quadratic(replace(few, max_epochs=1)).estimate(evidence)
     ours = {
         "ensemble": timed(lambda: MLP().fit(x, y, keys).predict(problem.pool.x)) / RUNS,
-        "quadratic": timed(lambda: paper.estimate(evidence)) / RUNS,
+        "quadratic": timed(lambda: paper.fit(evidence)) / RUNS * EPOCHS / few.max_epochs,
         "direct": timed(lambda: Direct().estimate(evidence)) / RUNS,
     }
     side = evidence.side_information().float()
@@ -66,8 +67,6 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
     residual = (predictions.mean(1).gather(1, index) - y).float()
     valid = torch.ones(RUNS, rows, dtype=torch.bool)
     split = split_pairs(keys, valid, 0.15)
-    start = initial_parameters(keys, 4, paper.settings)
-    epochs = kernels.train_embedding(rows_side, residual, split, start, keys, paper.settings)[2].double().mean()
 
     def plain_ensemble() -> None:
         for member in range(5):
@@ -100,10 +99,10 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
         i, j = torch.tril_indices(rows, rows)
         kind = split[0, i, j]
         columns = rows_side[0, i], rows_side[0, j], residual[0, i] * residual[0, j]
-        train = DataLoader(TensorDataset(*(c[kind == 1] for c in columns)), batch_size=256, shuffle=True)
+        train = DataLoader(TensorDataset(*(c[kind == 1] for c in columns)), batch_size=few.batch_size, shuffle=True)
         held = [c[kind == 2] for c in columns]
         epoch = speed.pair_epoch(train, held)
-        return min(timed(epoch) for _ in range(2)) * float(epochs)
+        return min(timed(epoch) for _ in range(2)) * EPOCHS
 
     def plain_direct() -> None:
         kernel = ConstantKernel(1.0, (1e-3, 1e3)) * RBF([1.0] * 4, (1e-2, 1e2))
@@ -115,15 +114,17 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
 
 
 def grid(seconds: dict[int, dict[str, float]]) -> float:
-    """Seconds of all 43,800 rounds, by linear interpolation in the number of points."""
+    """Seconds of all 45,000 rounds, by linear interpolation in the number of points."""
     sizes = np.array(sorted(seconds))
     total = 0.0
     for setting in (SINGLE, BATCH):
-        words = Plan(tuple(FIGURES)).jobs()[0 if setting == SINGLE else len(INITIALS)][2]
+        lanes = Plan(tuple(FIGURES), presets=("learns",)).jobs()[0 if setting == SINGLE else len(INITIALS)][2]
+        words = [word for word, _ in lanes]
         for initial in INITIALS:
             for k in range(setting.rounds):
                 points = initial + k * setting.batch_size
-                at = {part: float(np.interp(points, sizes, [seconds[s][part] for s in sizes])) for part in seconds[20]}
+                parts = seconds[sizes[0]]
+                at = {part: float(np.interp(points, sizes, [seconds[s][part] for s in sizes])) for part in parts}
                 fits = {
                     "ensemble": len(words),
                     **{b: sum(f":{b}" in w for w in words) for b in ("direct", "quadratic")},
@@ -134,15 +135,17 @@ def grid(seconds: dict[int, dict[str, float]]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", default="20,100,200")
     parser.add_argument("--pyrelational", help="Python of an environment with PyRelationAL 1.0.2")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore")
-    measured = {rows: measure(rows) for rows in SIZES}
-    table = {way: {rows: measured[rows][way] for rows in SIZES} for way in ("ours", "plain PyTorch")}
+    sizes = [int(rows) for rows in arguments.points.split(",")]
+    measured = {rows: measure(rows) for rows in sizes}
+    table = {way: {rows: measured[rows][way] for rows in sizes} for way in ("ours", "plain PyTorch")}
     if arguments.pyrelational:
         script = Path(__file__).resolve().with_name("pyrelational_round.py")
-        command = [arguments.pyrelational, str(script), "30", *map(str, SIZES)]
+        command = [arguments.pyrelational, str(script), "30", *map(str, sizes)]
         with tempfile.TemporaryDirectory() as folder:  # Lightning leaves logs where it runs
             done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
         rounds = json.loads(done.stdout.strip().splitlines()[-1])
@@ -151,7 +154,7 @@ def main() -> None:
                 **measured[rows]["plain PyTorch"],
                 "ensemble": rounds[str(rows)][0] * measured[rows]["epochs"]["network"] + rounds[str(rows)][1],
             }
-            for rows in SIZES
+            for rows in sizes
         }
     hours = {way: grid(parts) / 3600 for way, parts in table.items()}
     if arguments.json:

@@ -99,8 +99,8 @@ def pair_epoch(train: DataLoader[tuple[torch.Tensor, ...]], held: list[torch.Ten
 
 
 def cobias() -> dict[str, float]:
-    runs, rows, epochs = 20, 100, 100
-    settings = EmbeddingSettings(max_epochs=epochs, patience=NEVER)
+    runs, rows, epochs = 20, 100, 10
+    settings = EmbeddingSettings(max_epochs=epochs, patience=NEVER, batch_size=256)
     keys = streams.runs(0, runs)
     x, bias = torch.rand(runs, rows, 4), torch.randn(runs, rows) * 0.3
     split = split_pairs(keys, torch.ones(runs, rows, dtype=torch.bool), 0.15)

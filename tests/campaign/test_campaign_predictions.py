@@ -100,9 +100,13 @@ def test_chunks_of_the_pool_give_the_same_numbers_and_no_chunk_sees_more(tmp_pat
         np.testing.assert_allclose(parts[name], whole[name], rtol=1e-6, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize(("scale", "offset", "unit"), [(1e-20, 0, 1e-30), (1e20, 0, 1e30), (1e-20, 1e-18, 1)])
-def test_units_of_target_and_features_do_not_matter(tmp_path, scale, offset, unit):
-    """Energies in joules: the same batches and networks; a process may stop a step of its optimiser elsewhere."""
+# Powers of two round nothing, so what is fitted is the same; otherwise the ends of searches differ a little.
+UNITS = [(2.0**-66, 0, 2.0**-100, 0), (1e20, 0, 1e30, 0.005), (1e-20, 1e-18, 1, 0.005)]
+
+
+@pytest.mark.parametrize(("scale", "offset", "unit", "off"), UNITS)
+def test_units_of_target_and_features_do_not_matter(tmp_path, scale, offset, unit, off):
+    """Energies in joules: the same batches and networks; predictions differ by less than `off` standard deviations."""
     found = []
     for number, (factor, add, size) in enumerate([(1, 0, 1), (scale, offset, unit)]):
         table = pool(60)
@@ -123,9 +127,9 @@ def test_units_of_target_and_features_do_not_matter(tmp_path, scale, offset, uni
     assert asked == others
     np.testing.assert_allclose(ensemble, other_ensemble, rtol=1e-6, atol=1e-9)
     spread = np.std(truth(pool(60)))
-    np.testing.assert_allclose(lines, other_lines, rtol=0, atol=0.005 * spread)
+    np.testing.assert_allclose(lines, other_lines, rtol=1e-6, atol=off * spread + 1e-9)
     np.testing.assert_allclose(squares["epistemic"], other_squares["epistemic"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(squares, other_squares, rtol=0.03, atol=1e-4 * spread**2)
+    np.testing.assert_allclose(squares, other_squares, rtol=6 * off + 1e-6, atol=0.02 * off * spread**2 + 1e-9)
 
 
 @pytest.mark.parametrize("value", [1e60, 1e-40, -1e30])

@@ -88,6 +88,15 @@ def test_draws_made_together_against_the_double_sum(sample):
         torch.testing.assert_close(omega[i, j], sum(terms) / (6 * len(pairs)))
 
 
+@pytest.mark.parametrize("kind", [torch.double, torch.float32])
+def test_draws_made_together_keep_their_digits_beside_a_large_offset(sample, kind):
+    """Predictions in single precision, as networks give them, and an offset that squares would not survive."""
+    members, draws = sample[0].float(), sample[1].to(kind)
+    exact = d.omega_together(members, draws)
+    moved = d.omega_together(members + 1000, draws + 1000)
+    torch.testing.assert_close(moved, exact, rtol=0, atol=1e-3)  # 1000 + x is itself rounded to 6e-5
+
+
 def test_no_member_or_no_draw_is_refused():
     with pytest.raises(InputError, match="at least one member"):
         d.covariance(torch.zeros(0, 4))

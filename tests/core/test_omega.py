@@ -69,6 +69,14 @@ def test_a_zero_matrix_has_zero_modes_and_no_nan():
     assert torch.equal(vectors, torch.zeros(5, 2))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.double])
+def test_a_difference_of_equal_matrices_has_no_positive_mode(dtype):
+    same = random_omega(4, 200, 6).factor.to(dtype)
+    values, vectors = (Omega(same) - Omega(same)).top_eigenpairs(10)
+    assert torch.equal(values, torch.zeros(10, dtype=dtype))
+    assert not vectors.any()
+
+
 def test_by_hand():
     omega = Omega(np.array([[1.0, 2.0], [3.0, 4.0]]), [1.0, -1.0])
     assert omega.dense().tolist() == [[1 - 4, 3 - 8], [3 - 8, 9 - 16]]

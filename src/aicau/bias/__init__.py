@@ -7,10 +7,12 @@ from aicau.bias.perfect import Perfect
 from aicau.bias.posterior import Posterior
 from aicau.bias.quadratic import Quadratic
 from aicau.bias.skill import skill
+from aicau.bias.tau import Tau
 
 BIASES: dict[str, type[BiasEstimator]] = {
     "perfect": Perfect,
     "direct": Direct,
     "quadratic": Quadratic,
+    "tau": Tau,
     "posterior": Posterior,
 }

@@ -9,6 +9,7 @@ from aicau import gp
 from aicau.bias import classes
 from aicau.bias.base import Belief, Evidence, place
 from aicau.core import decomposition
+from aicau.core.observations import Collapsed
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run
 
@@ -33,18 +34,8 @@ class Direct:
     alpha: float = 1e-6
 
     def estimate(self, evidence: Evidence) -> Omega:
-        side = evidence.side_information().double()
         seen, residual = evidence.residuals()
-        rows = seen.index[..., None].expand(*seen.index.shape, side.shape[-1])
-        lead, n = side.shape[:-2], side.shape[-2]
-        flat = [
-            side.reshape(-1, *side.shape[-2:]),
-            side.gather(-2, rows).reshape(-1, *rows.shape[-2:]),
-            residual.reshape(-1, residual.shape[-1]),
-            seen.valid.reshape(-1, residual.shape[-1]),
-        ]
-        (estimate,) = by_run(self._mean, *flat, points=n)
-        return decomposition.cobias(place(residual, seen, estimate.reshape(*lead, n)).float())
+        return decomposition.cobias(interpolated(evidence, seen, residual, self.alpha).float())
 
     def believe(self, evidence: Evidence) -> Belief:
         if evidence.task.probabilities:
@@ -52,5 +43,20 @@ class Direct:
         factor = self.estimate(evidence).factor.double()  # δ = μ_F − E Y
         return Belief(decomposition.mean(evidence.predictions).double()[..., None] - factor)
 
-    def _mean(self, side: Tensor, rows: Tensor, residual: Tensor, valid: Tensor) -> tuple[Tensor]:
-        return (gp.fit(rows, residual, valid, self.alpha).mean(side),)
+
+def interpolated(evidence: Evidence, seen: Collapsed, values: Tensor, alpha: float) -> Tensor:  # (..., l) -> (..., n)
+    """Values at measured points, and elsewhere what a process on the side information says."""
+    side = evidence.side_information().double()
+    rows = seen.index[..., None].expand(*seen.index.shape, side.shape[-1])
+    flat = [
+        side.reshape(-1, *side.shape[-2:]),
+        side.gather(-2, rows).reshape(-1, *rows.shape[-2:]),
+        values.reshape(-1, values.shape[-1]),
+        seen.valid.reshape(-1, values.shape[-1]),
+    ]
+
+    def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> tuple[Tensor]:
+        return (gp.fit(rows, values, valid, alpha).mean(side),)
+
+    (estimate,) = by_run(mean, *flat, points=side.shape[-2])
+    return place(values, seen, estimate.reshape(side.shape[:-1]))

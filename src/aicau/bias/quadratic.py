@@ -1,8 +1,8 @@
 """Quadratic estimation: Q(x, x*) = ψ(x)ᵀψ(x*) completes Δ from the products δᵢδⱼ of measured pairs (Eq. symmetricnn).
 
 Q is trained on the Gram matrix of ψ over the measured points: the same sum over the pairs of the lower triangle
-(diagonal included), in full batch, with a network that sees l points instead of l² pairs. Of the pairs 15% are kept
-for validation, and the epoch that did best on them is used.
+(diagonal included) with a network that sees l points instead of l² pairs, all pairs at once or in mini-batches
+(`aicau.ensembles.kernels.pairs`). 15% of the pairs are for validation, and the epoch that did best on them is used.
 
 Measured entries keep their observed values: with Ψ over the pool and Ψ_m its rows at measured points (zero elsewhere),
 Δ̂ = ΨΨᵀ − Ψ_mΨ_mᵀ + δ_mδ_mᵀ, which stays a signed factor of 2h + 1 columns.
@@ -16,11 +16,18 @@ from torch import Tensor
 
 from aicau.bias.base import Belief, Evidence, place
 from aicau.core import streams
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, unknown
 from aicau.core.omega import Omega
 from aicau.core.streams import Purpose
 from aicau.ensembles import kernels
 from aicau.ensembles.kernels import EmbeddingSettings
+
+PRINTED = (0.999, 0.9)  # betas: very likely a swap (docs/reproduction.md)
+PRESETS = {
+    "learns": EmbeddingSettings(batch_size=128),
+    "printed": EmbeddingSettings(batch_size=128, betas=PRINTED),
+    "full-batch": EmbeddingSettings(betas=PRINTED),
+}
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Quadratic:
     Examples
     --------
     >>> from aicau import Quadratic
-    >>> Quadratic.paper().settings.betas
+    >>> Quadratic.paper("printed").settings.betas
     (0.999, 0.9)
     """
 
@@ -46,33 +53,44 @@ class Quadratic:
     scaled: bool = False
 
     @classmethod
-    def paper(cls) -> "Quadratic":
-        """Everything as printed, the betas (0.999, 0.9) included."""
-        return cls(EmbeddingSettings(betas=(0.999, 0.9)))
+    def paper(cls, preset: str = "learns") -> "Quadratic":
+        """As in the paper, with mini-batches: "printed" has its betas (0.999, 0.9), "learns" the usual ones, and
+        "full-batch" the printed ones without mini-batches."""
+        if preset not in PRESETS:
+            raise unknown("preset", preset, list(PRESETS))
+        return cls(PRESETS[preset])
 
-    def estimate(self, evidence: Evidence) -> Omega:
+    def fit(self, evidence: Evidence) -> "Fitted":
+        """Train ψ of every run on the products of residuals at its measured points."""
         side = evidence.side_information().float()
         seen, residual = evidence.residuals()
-        lead, (n, width) = side.shape[:-2], side.shape[-2:]
         size = torch.ones_like(residual[..., :1])
         if self.scaled:
             square = (residual**2).sum(-1, keepdim=True) / seen.valid.sum(-1, keepdim=True)
             size = torch.where(square > 0, square.sqrt(), 1.0)
-        rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, width))
+        rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
         keys = streams.fold(evidence.keys, Purpose.COBIAS).reshape(-1)
-        valid = seen.valid.reshape(-1, seen.valid.shape[-1])
-        parameters, running, _, losses = kernels.train_embedding(
+        split = split_pairs(keys, seen.valid.reshape(-1, seen.valid.shape[-1]), self.settings.validation)
+        target = (residual / size).reshape(split.shape[:-1])
+        parameters, running, epochs, losses = kernels.train_embedding(
             rows.reshape(-1, *rows.shape[-2:]),
-            (residual / size).reshape(valid.shape),
-            split_pairs(keys, valid, self.settings.validation),
-            initial_parameters(keys, width, self.settings),
+            target,
+            split,
+            initial_parameters(keys, side.shape[-1], self.settings),
             streams.fold(keys, 3),
             self.settings,
         )
-        psi = kernels.embed(parameters, running, side.reshape(-1, n, width), self.settings)
+        return Fitted(parameters, running, epochs, losses, split, target, size)
+
+    def estimate(self, evidence: Evidence, fitted: "Fitted | None" = None) -> Omega:
+        fitted = self.fit(evidence) if fitted is None else fitted
+        side = evidence.side_information().float()
+        seen, residual = evidence.residuals()
+        lead, n = side.shape[:-2], side.shape[-2]
+        psi = kernels.embed(fitted.parameters, fitted.running, side.reshape(-1, *side.shape[-2:]), self.settings)
         # A loss that is not finite shows in the estimate, and nothing waits for it here.
-        psi = torch.where(torch.isfinite(losses)[:, None, None], psi, torch.nan)
-        psi = psi.reshape(*lead, n, -1) * size[..., None].float()
+        psi = torch.where(torch.isfinite(fitted.losses)[:, None, None], psi, torch.nan)
+        psi = psi.reshape(*lead, n, -1) * fitted.size[..., None].float()
         observed = place(residual.float(), seen, psi.new_zeros(*lead, n))
         measured = place(torch.ones_like(residual).float(), seen, psi.new_zeros(*lead, n)) > 0
         model = Omega(psi) - Omega(torch.where(measured[..., None], psi, 0.0))
@@ -83,6 +101,28 @@ class Quadratic:
             f"quadratic completes a matrix of products of biases, which {evidence.task.name} does not have;"
             " use direct or posterior"
         )
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """ψ of every run after training, and what it was trained on."""
+
+    parameters: Tensor  # (N, P)
+    running: Tensor  # (N, 2, units)
+    epochs: Tensor  # (N,)
+    losses: Tensor  # (N,) least validation loss
+    split: Tensor  # (N, l, l)
+    target: Tensor  # (N, l) residuals, in units of `size`
+    size: Tensor  # (..., 1)
+
+    def baselines(self) -> tuple[Tensor, Tensor]:  # (N,) twice
+        """Validation loss of predicting Δ = 0, and of predicting the mean of the training pairs."""
+        products = (self.target[..., :, None] * self.target[..., None, :]).double()
+        fit, held = (torch.tril(self.split == kind).double() for kind in (1, 2))
+        held = torch.where((held.sum((-1, -2)) > 0)[:, None, None], held, fit)
+        mean = (products * fit).sum((-1, -2)) / fit.sum((-1, -2))
+        squares = [((products - m[:, None, None]) ** 2 * held).sum((-1, -2)) for m in (0 * mean, mean)]
+        return squares[0] / held.sum((-1, -2)), squares[1] / held.sum((-1, -2))
 
 
 def split_pairs(keys: Tensor, valid: Tensor, share: float) -> Tensor:  # (N,), (N, l) -> (N, l, l)

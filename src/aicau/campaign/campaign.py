@@ -132,7 +132,8 @@ class Campaign(Changing, Showing):
         author = check_name("the author", author or default_author())
         read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
-        ignore = [*ignore, *([] if cost is None or cost in ignore else [cost])]
+        if cost is not None and isinstance(ignore, list | tuple | set) and cost not in ignore:
+            ignore = [*ignore, cost]
         settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)

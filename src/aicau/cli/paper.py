@@ -1,6 +1,7 @@
 """The verbs of the paper: compare strategies, compute its figures."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -73,8 +74,12 @@ def simulate(
 def reproduce(
     figure: Annotated[str, typer.Argument(help="perfect-information, estimation, batching or all")] = "all",
     runs: Annotated[int, typer.Option(help="Paired repetitions; the paper has 10")] = 10,
-    quick: Annotated[bool, typer.Option("--quick", help="3 runs of the batching figure, Types II and III")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="3 runs of Figure 5, Types II and III, full-batch")] = False,
     seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(help="How Q is trained: learns, printed (both by default) or full-batch; repeat it"),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
@@ -90,7 +95,8 @@ def reproduce(
     if out.exists() and not out.is_dir():
         raise AicauError(f"cannot write to {out}: it is not a folder")
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
-    plan = Plan(names, 3, seed, ("type2", "type3")) if quick else Plan(names, runs, seed)
+    plan = Plan(names, 3, seed, ("type2", "type3"), presets=("full-batch",)) if quick else Plan(names, runs, seed)
+    plan = replace(plan, presets=tuple(preset)) if preset else plan
     if as_json:
         print(json.dumps(run(plan, out, device, resume, begin=START)))
         return

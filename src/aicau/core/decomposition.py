@@ -87,6 +87,21 @@ def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) ->
     return epistemic(predictions) + bias**2 + aleatoric
 
 
+def spread_error(predictions: Tensor, noise: Tensor) -> Tensor:  # (..., K, n), (n,) or (..., n) -> (...)
+    """Mean of (σ_F − σ_Y)²: the second aim of the paper's Figure 1, members as spread as measurements (noise: σ²_Y).
+
+    With the mean of δ², the first aim, it adds up to the squared Wasserstein distance between normal distributions.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau.core.decomposition import spread_error
+    >>> spread_error(torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
+    return ((epistemic(predictions).sqrt() - noise.sqrt()) ** 2).mean(-1)
+
+
 def emse(pemse: Tensor) -> Tensor:  # (..., n) -> (...)
     """𝓛_k, the average of τ_k over the pool; equal to tr Ω / n.
 

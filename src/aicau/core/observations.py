@@ -98,6 +98,20 @@ class Observations:
         zeros = torch.zeros(*self.index.shape[:-1], n, dtype=torch.int64, device=self.index.device)
         return zeros.scatter_add(-1, self.index, torch.ones_like(self.index))
 
+    def draws(self, n: int, run: int = 0) -> Tensor:  # (N, n)
+        """What was measured together, as rows over the pool (Appendix D): one per batch, NaN where nothing was.
+
+        A point measured twice in a batch gives that batch a second row. `omega_together` and `omega_uncorrelated`
+        take the result.
+        """
+        index, y, batch = (t[run] if t.ndim > 1 else t for t in (self.index, self.y, self.batch))
+        rows: dict[tuple[int, int], Tensor] = {}
+        often: dict[tuple[int, int], int] = {}
+        for i, value, b in zip(index.tolist(), y, batch.tolist(), strict=True):
+            again = often[b, i] = often.get((b, i), -1) + 1
+            rows.setdefault((b, again), torch.full((n,), torch.nan, dtype=y.dtype, device=y.device))[i] = value
+        return torch.stack([rows[key] for key in sorted(rows)])
+
     def collapse(self) -> Collapsed:
         """The view (point, mean, count), in rising order of the pool index."""
         order = torch.argsort(self.index, dim=-1, stable=True)

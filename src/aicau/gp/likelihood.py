@@ -98,6 +98,10 @@ class Rows:
         kept = self._map(lambda t: t.gather(-1, at) if t.ndim == at.ndim else t.gather(-2, _columns(at, t)))
         return replace(kept, valid=number < count)
 
+    def repeat(self, times: int) -> "Rows":
+        """All runs so many times over."""
+        return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
+
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
         own = ((field.name, getattr(self, field.name)) for field in fields(self))
         parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}

@@ -1,6 +1,8 @@
 """What is fitted, with which priors and within which bounds."""
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -15,6 +17,8 @@ NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
 PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
+FEW, SCREEN = 64, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
+SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 
 
@@ -34,6 +38,7 @@ class Process:
     noise_prior: tuple[float, float] | None = None
     fades: bool = False  # batches share a field over x, not one shift
     starts: tuple[float, ...] = (1.0,)  # length scales to start from; the best optimum counts
+    screened: bool = False  # start from the best of many places in the box, too: few rows have many optima
     linear: float = 0.0  # variance of an unknown slope by each feature, of a linear trend under the process
     shape: str = "rbf"  # or "matern"
     tolerance: float = VALUE_TOLERANCE  # relative progress of the objective below which one run stops
@@ -88,16 +93,32 @@ class Process:
         if not rows.y.is_cuda and runs > 1:
             return torch.cat([self._parameters(rows[run : run + 1], starts, lower, upper, most) for run in range(runs)])
         some = rows.thin(size if most is None else most)
-
-        def objective(theta: Tensor) -> tuple[Tensor, Tensor]:
-            return self.objective(theta, some)
-
-        if rows.y.is_cuda:
-            found = [together(objective, start.expand(runs, -1), lower, upper) for start in starts]
+        begin = starts[:, None].expand(-1, runs, -1)
+        if self.screened:
+            begin = torch.cat([begin, self._screen(rows.thin(SCREEN_ROWS), lower, upper)])
+        number = len(begin)
+        if rows.y.is_cuda:  # all starts at once, as if they were runs
+            many = some.repeat(number)
+            found = together(lambda theta: self.objective(theta, many), begin.flatten(0, 1), lower, upper)
+            thetas, values = found[0].unflatten(0, (number, runs)), found[1].unflatten(0, (number, runs))
         else:
-            found = [alone(objective, start, lower, upper, self.tolerance) for start in starts]
-        thetas, values = (torch.stack(part) for part in zip(*found, strict=True))  # (s, runs, q), (s, runs)
+            one = partial(alone, lambda theta: self.objective(theta, some))
+            each = [one(start[0], lower, upper, self.tolerance) for start in begin]
+            thetas, values = (torch.stack(part) for part in zip(*each, strict=True))  # (s, runs, q), (s, runs)
         return thetas[values.argmin(0), torch.arange(runs, device=values.device)]
+
+    def _screen(self, rows: Rows, lower: Tensor, upper: Tensor) -> Tensor:  # (q,) twice -> (KEEP, runs, q)
+        """The best of evenly spread places in the box for each run; the signal of a normalised target is near 1."""
+        lower, upper = lower.clone(), upper.clone()
+        lower[0], upper[0] = math.log(0.3), math.log(10)
+        number = SCREEN[int(rows.valid.sum(-1).max()) > FEW]
+        spread = torch.quasirandom.SobolEngine(len(lower)).draw(number + 1)[1:].to(lower)
+        places = lower + spread * (upper - lower)
+        values = []
+        for some in places.split(128):
+            theta = some[:, None].expand(-1, len(rows.y), -1).flatten(0, 1)
+            values.append(self.objective(theta, rows.repeat(len(some)))[0].unflatten(0, (len(some), -1)))
+        return places[torch.cat(values).argsort(0)[:KEEP]]
 
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""
@@ -137,5 +158,6 @@ def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
-    """The paper's process: no noise but `alpha`; the better optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1."""
-    return Process(alpha=alpha, starts=PAPER_STARTS).fit(x, y, valid, most=MOST_ROWS)
+    """The paper's process: no noise but `alpha`; the best optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1, and from
+    the best of many places in the box."""
+    return Process(alpha=alpha, starts=PAPER_STARTS, screened=True).fit(x, y, valid, most=MOST_ROWS)

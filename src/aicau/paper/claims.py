@@ -1,226 +1,113 @@
-"""The paper's claims, each as paired comparisons with an interval and one word.
+"""Every sentence of the paper that states a result: where it stands, what it is said of, and the rule that decides it.
 
-The measure is the MSE averaged over the last 10 iterations of a run, as in the paper's Figure 5. A comparison is the
-ratio of two strategies' measures in one panel, paired by run: geometric mean and 95% t interval over runs. A claim
-pools its comparisons run by run (mean of log ratios) and counts the panels for and against it.
+This table is fixed before a run and judged by `aicau.paper.verdicts`; `aicau.paper.statement` writes it down.
+
+A comparison is the ratio of two strategies' errors in one panel, paired by run: geometric mean and 95% t interval over
+runs. Below 1 the strategy that the sentence favours is better. A claim pools its comparisons run by run.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-
-from aicau.core.statistics import Interval, mean_interval
-from aicau.paper.plan import BATCH, BATCHED, INITIALS, SINGLE, TYPES, Outcome
-
-LAST = 10
-SIMILAR = (0.8, 1.25)
+from aicau.paper.plan import BATCH, BATCHED, CANONICAL, INITIALS, SINGLE, TYPES
+from aicau.paper.rules import Judge, better, not_better, similar, slightly_better
 
 Pair = tuple[str, int, str, str]  # type, initial points, strategy, the one it is compared with
-Table = dict[tuple[str, str, int, str], NDArray[np.float64]]  # setting, type, initial, strategy -> (runs,)
-Judge = Callable[[Interval], int]  # +1 for the claim, −1 against, 0 open
-
-
-def less(ratio: Interval) -> int:
-    """The first is better: the interval lies below 1."""
-    return 1 if ratio.high < 1 else -1 if ratio.low > 1 else 0
-
-
-def not_less(ratio: Interval) -> int:
-    """The first is not better: against where the interval lies below 1, for where it reaches 1 from above 0.95."""
-    return -1 if ratio.high < 1 else 1 if ratio.high >= 1 and ratio.mean > 0.95 else 0
-
-
-def similar(ratio: Interval) -> int:
-    """Within a quarter of each other."""
-    if ratio.low > SIMILAR[0] and ratio.high < SIMILAR[1]:
-        return 1
-    return -1 if ratio.high < SIMILAR[0] or ratio.low > SIMILAR[1] else 0
+BEST = "pemse:quadratic:eigen:difference"
+NOISY = ("type2", "type3")
 
 
 @dataclass(frozen=True)
 class Claim:
+    """One sentence; every pair of strategies is compared in every panel, the side of the claim first."""
+
     number: str
+    section: str
+    quote: str
     text: str
     setting: str
-    pairs: tuple[Pair, ...]
-    judge: Judge = less
+    pairs: tuple[tuple[str, str], ...]
+    types: tuple[str, ...] = TYPES
+    initials: tuple[int, ...] = INITIALS
+    judge: Judge = better
     universal: bool = False  # every single comparison must bear it out; else the pooled one decides
 
+    def comparisons(self) -> list[Pair]:
+        return [(k, i, a, b) for a, b in self.pairs for i in self.initials for k in self.types]
 
-@dataclass(frozen=True)
-class Verdict:
-    claim: Claim
-    pooled: Interval
-    supports: int
-    contradicts: int
-    comparisons: int
 
-    @property
-    def word(self) -> str:
-        """holds, does not hold, or undecided."""
-        if self.claim.universal:
-            if self.contradicts:
-                return "does not hold"
-            return "holds" if self.supports == self.comparisons else "undecided"
-        pooled = self.claim.judge(self.pooled)
-        if pooled < 0:
-            return "does not hold"
-        return "holds" if pooled > 0 and self.contradicts * 4 <= self.comparisons else "undecided"
+def against(firsts: Iterable[str], seconds: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((a, b) for a in firsts for b in list(seconds) if a != b)
 
 
 def claims() -> list[Claim]:
-    """The ten claims, in the paper's order; 4, 7 and 10 have two halves."""
-    panels = [(kind, initial) for initial in INITIALS for kind in TYPES]
-    biased = ("br:perfect", "pemse:perfect", "br:perfect:difference", "pemse:perfect:difference")
-    noisy = ("type2", "type3")
-    best = "pemse:quadratic:eigen:difference"
-    practical = tuple(word for word in BATCHED if "perfect" not in word)
-
-    def across(pairs: Iterable[tuple[str, str]], where: Iterable[tuple[str, int]] = panels) -> tuple[Pair, ...]:
-        places = list(where)
-        return tuple((kind, initial, a, b) for a, b in pairs for kind, initial in places)
-
-    def at(initial: int, kinds: Iterable[str] = TYPES) -> list[tuple[str, int]]:
-        return [(kind, initial) for kind in kinds]
-
+    """The paper's results in its own order."""
     single, batch = SINGLE.name, BATCH.name
-    plain = [word for word in BATCHED if not word.endswith("difference")]
-    both = [(f"pemse:quadratic:{b}{d}", f"pemse:direct:{b}{d}") for b in ("top", "eigen") for d in ("", ":difference")]
-    estimated = [(f"{a}:quadratic", f"{a}:direct") for a in ("br", "pemse")]
-    eigen = [(word, word.replace("eigen", "top")) for word in BATCHED if "eigen" in word]
+    biased = tuple(f"{a}:perfect{d}" for a in ("br", "pemse") for d in ("", ":difference"))
+    estimated = tuple(f"{a}:{b}" for a in ("br", "pemse") for b in ("direct", "quadratic"))
+    quadratic = tuple(word for word in estimated if "quadratic" in word)
+    practical = (*CANONICAL, *(word for word in BATCHED if "perfect" not in word))
+    plain = tuple((word, f"{word}:difference") for word in BATCHED if "difference" not in word)
+    swapped = tuple((b, a) for a, b in plain)
+    both = tuple((w, w.replace("quadratic", "direct")) for w in BATCHED if "quadratic" in w)
+    eigen = tuple((w, w.replace("eigen", "top")) for w in practical if "eigen" in w)
+    alone = tuple((f"{a}:difference", a) for a in ("lc", "br:perfect", "pemse:perfect"))
+    # fmt: off
     return [
-        Claim(
-            "1",
-            "With perfect information every bias-based method beats LC, BALD and random in all six panels",
-            single,
-            across([(a, b) for a in biased for b in ("lc", "bald", "random")]),
-            universal=True,
-        ),
-        Claim(
-            "2",
-            "No clear benefit of differences at one point a round",
-            single,
-            across([(f"{a}:difference", a) for a in ("lc", "br:perfect", "pemse:perfect")]),
-            not_less,
-        ),
-        Claim(
-            "3",
-            "Direct and quadratic estimation keep some of the gain over random at 100 points in Types I and II",
-            single,
-            across(
-                [(f"{a}:{b}", "random") for a in ("br", "pemse") for b in ("direct", "quadratic")],
-                at(100, ("type1", "type2")),
-            ),
-        ),
-        Claim("4a", "At 10 points quadratic is markedly better than direct", single, across(estimated, at(10))),
-        Claim(
-            "4b",
-            "At 10 points quadratic is still worse than random",
-            single,
-            across([("random", f"{a}:quadratic") for a in ("br", "pemse")], at(10)),
-        ),
-        Claim(
-            "5",
-            "Type I: PEMSE beats difference-PEMSE",
-            batch,
-            across([(word, f"{word}:difference") for word in plain], [("type1", i) for i in INITIALS]),
-        ),
-        Claim(
-            "6",
-            "Types II and III: PEMSE and difference-PEMSE are similar (within a quarter)",
-            batch,
-            across([(word, f"{word}:difference") for word in plain], [(k, i) for k in noisy for i in INITIALS]),
-            similar,
-        ),
-        Claim("7a", "Quadratic beats direct at 10 points", batch, across(both, at(10))),
-        Claim("7b", "Direct beats quadratic at 100 points", batch, across([(b, a) for a, b in both], at(100))),
-        Claim("8", "Eigen beats top, reproducibly", batch, across(eigen)),
-        Claim(
-            "9",
-            "Types II and III: quadratic + difference + eigen is the best that does not cheat",
-            batch,
-            across([(best, other) for other in practical if other != best], [(k, i) for k in noisy for i in INITIALS]),
-            universal=True,
-        ),
-        Claim("10a", "At 10 points it beats random", batch, across([(best, "random")], at(10))),
-        Claim(
-            "10b",
-            "At 10 points nothing else that does not cheat beats random",
-            batch,
-            across([(other, "random") for other in practical if other != best], at(10)),
-            not_less,
-            universal=True,
-        ),
+        Claim("1", "2.4", "in all 3 scenarios, any method that exploits the bias is clearly superior to LC, BALD, or"
+            " random selection",
+            "With perfect information every bias-based method beats LC, BALD and random in all six panels", single,
+            against(biased, (*CANONICAL, "random")), universal=True),
+        Claim("2a", "2.4", "the lack of clear benefit using the difference-based methods",
+            "One point a round: differences bring no clear benefit", single, alone, judge=not_better),
+        Claim("2b", "4.1", "difference-based methods performs largely similarly to non-difference-methods for"
+            " single-point acquisition",
+            "One point a round: differences perform similarly", single, alone, judge=similar),
+        Claim("2c", "2.4", "the benefits should become apparent in a batched setting",
+            "Batches, Types II and III: differences are better", batch, swapped, NOISY),
+        Claim("3a", "4.1", "for Type I and Type II problems, either using direct estimation or quadratic estimation of"
+            " the bias leads to retaining some of the performance gains seen when cheating",
+            "Types I and II, 100 points: estimates beat random", single, against(estimated, ("random",)),
+            ("type1", "type2"), (100,)),
+        Claim("3b", "4.1", "beating random performance only appears possible when sufficient initial data is available",
+            "Types I and II, 10 points: no estimate beats random", single, against(estimated, ("random",)),
+            ("type1", "type2"), (10,), not_better, universal=True),
+        Claim("4a", "4.1", "When we initialize with 10 points, the quadratic estimation approach is markedly better"
+            " than direct", "10 points: quadratic beats direct", single,
+            tuple((word, word.replace("quadratic", "direct")) for word in quadratic), initials=(10,)),
+        Claim("4b", "4.1", "the performance of quadratic estimation is still inferior to random selection",
+            "10 points: random beats quadratic", single, against(("random",), quadratic), initials=(10,)),
+        Claim("5", "4.2", "for Type I problems that PEMSE outperforms difference-PEMSE",
+            "Type I: PEMSE beats difference-PEMSE", batch, plain, ("type1",)),
+        Claim("6", "4.2", "When considering Type II and Type III problems, PEMSE and difference-PEMSE perform"
+            " similarly",
+            "Types II and III: PEMSE and difference-PEMSE are similar", batch, plain, NOISY, judge=similar),
+        Claim("7a", "4.2", "Typically, quadratic estimation outperforms direct estimation when initialized with 10"
+            " initial data points", "Types II and III, 10 points: quadratic beats direct", batch, both, NOISY, (10,)),
+        Claim("7b", "4.2", "but vice versa when 100 data points are available",
+            "Types II and III, 100 points: direct beats quadratic", batch, tuple((b, a) for a, b in both), NOISY,
+            (100,)),
+        Claim("8", "4.2", "reproducible small benefits when using the eigendecomposition approach when compared to"
+            " top-k selection", "Types II and III: eigen beats top, without cheating", batch, eigen, NOISY,
+            judge=slightly_better),
+        Claim("9", "4.2", "in both Type II and Type III scenarios, we see a clear benefit to using quadratic estimation"
+            " with difference-PEMSE for the eigendecomposition approach ... when compared to direct estimation",
+            "Types II and III: quadratic + difference + eigen beats direct + difference + eigen", batch,
+            ((BEST, BEST.replace("quadratic", "direct")),), NOISY),
+        Claim("10a", "5", "in the low initial data regime (initializing with 10 points), the only non-cheating method"
+            " that can beat random selection in a batch setting is quadratic estimation with difference-PEMSE with"
+            " eigendecomposition", "10 points: quadratic + difference + eigen beats random", batch,
+            ((BEST, "random"),), initials=(10,)),
+        Claim("10b", "5", "the only non-cheating method (the same sentence)",
+            "10 points: nothing else that does not cheat beats random", batch,
+            against((word for word in practical if word != BEST), ("random",)), initials=(10,), judge=not_better,
+            universal=True),
+        Claim("11", "5", "LC and BALD that do not appear effective in the noisy systems that we study",
+            "Types II and III, one point a round: LC and BALD do not beat random", single,
+            against(CANONICAL, ("random",)), NOISY, judge=not_better, universal=True),
+        Claim("12", "Abstract", "our difference-based method leveraging the cobias-covariance relationship ... in a"
+            " batched setting (with a quadratic estimator), we outperform a number of canonical methods including BALD"
+            " and Least Confidence", "Batches: quadratic + difference + eigen beats LC and BALD", batch,
+            against((BEST,), CANONICAL)),
     ]
-
-
-def judge(outcome: Outcome) -> list[Verdict]:
-    """Verdicts on the claims whose strategies and panels were run."""
-    frame = outcome.frame
-    last = frame.groupby(["setting", "type", "initial"])["round"].transform("max")
-    tail = frame[(frame["round"] > last - LAST) & (frame["round"] > 0)]
-    means = tail.groupby(["setting", "type", "initial", "strategy", "run"])["mse"].mean()
-    table: Table = {key: part.to_numpy() for key, part in means.groupby(level=[0, 1, 2, 3])}  # type: ignore[misc]
-    verdicts = []
-    for claim in claims():
-        logs = [row for pair in claim.pairs if (row := log_ratio(table, claim.setting, pair)) is not None]
-        if not logs:
-            continue
-        votes = [claim.judge(_ratio(row)) for row in logs]
-        pooled = _ratio(np.mean(logs, axis=0))
-        verdicts.append(Verdict(claim, pooled, votes.count(1), votes.count(-1), len(votes)))
-    return verdicts
-
-
-def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | None:  # (runs,)
-    kind, initial, a, b = pair
-    first, second = table.get((setting, kind, initial, a)), table.get((setting, kind, initial, b))
-    return None if first is None or second is None else np.log(first) - np.log(second)
-
-
-def _ratio(logs: NDArray[np.float64]) -> Interval:
-    log = mean_interval(logs)
-    return Interval(float(np.exp(log.mean)), float(np.exp(log.low)), float(np.exp(log.high)))
-
-
-def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {
-                "claim": v.claim.number,
-                "text": v.claim.text,
-                "ratio": v.pooled.mean,
-                "low": v.pooled.low,
-                "high": v.pooled.high,
-                "for": v.supports,
-                "against": v.contradicts,
-                "comparisons": v.comparisons,
-                "verdict": v.word,
-            }
-            for v in verdicts
-        ]
-    )
-
-
-def to_markdown(verdicts: list[Verdict], runs: int) -> str:
-    """The table of claims."""
-    lines = [
-        "# The paper's claims, tested",
-        "",
-        f"{runs} paired runs. The measure is the MSE averaged over the last {LAST} iterations; a ratio compares the",
-        "strategy the claim favours with the other one (below 1: the claim's side is better), pooled over all",
-        "comparisons of the claim, with its 95% interval. *For* and *against* count single comparisons whose own",
-        "interval decides.",
-        "",
-        "| | claim | ratio | 95% interval | for | against | of | verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for v in verdicts:
-        p = v.pooled
-        interval = "-" if np.isnan(p.low) else f"{p.low:.2f} to {p.high:.2f}"
-        counts = f"{v.supports} | {v.contradicts} | {v.comparisons}"
-        lines.append(f"| {v.claim.number} | {v.claim.text} | {p.mean:.2f} | {interval} | {counts} | {v.word} |")
-    return "\n".join(lines) + "\n"
+    # fmt: on

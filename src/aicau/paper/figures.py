@@ -6,8 +6,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from numpy.typing import NDArray
 
-from aicau.paper.plan import BATCHED, FIGURES, Outcome
+from aicau.paper.plan import ANY, BATCHED, CANONICAL, FIGURES, Outcome
 from aicau.simulation.curves import COLOURS, curve, log_ticks
 
 TITLES = {"type1": "Type I, no noise", "type2": "Type II, uncorrelated", "type3": "Type III, correlated"}
@@ -33,10 +34,13 @@ def draw(outcome: Outcome, name: str) -> Picture:
 
 
 def _curves(axes: Axes, panel: pd.DataFrame, name: str) -> None:
-    for number, word in enumerate(FIGURES[name].strategies):
-        table = panel[panel["strategy"] == word].pivot_table(index="run", columns="points", values="mse")
-        if not table.empty:
-            curve(axes, table.columns.to_numpy(), table.to_numpy(), word, number)
+    number = 0
+    for word in FIGURES[name].strategies:
+        for preset, rows in panel[panel["strategy"] == word].groupby("preset", sort=False):
+            table = rows.pivot_table(index="run", columns="points", values="mse")
+            label = word if preset == ANY else f"{word} ({preset})"
+            curve(axes, table.columns.to_numpy(), table.to_numpy(), label, number)
+            number += 1
     axes.set_yscale("log")
     log_ticks(axes)
     axes.set_xlabel("measurements")
@@ -46,24 +50,39 @@ def _boxes(axes: Axes, panel: pd.DataFrame, name: str) -> None:
     tail = panel[panel["round"] > panel["round"].max() - 10]
     tail = tail[tail["round"] > 0]
     last = panel[panel["round"] == panel["round"].max()]
-    for at, word in enumerate(BATCHED):
-        values = tail[tail["strategy"] == word]["mse"].to_numpy()
-        if not len(values):
-            continue
-        colour = COLOURS[("perfect", "direct", "quadratic").index(word.split(":")[1])]
-        box = axes.boxplot(
-            values, positions=[at + at // 4], widths=0.7, whis=(5, 95), showfliers=False, patch_artist=True
-        )
-        box["boxes"][0].set(facecolor=colour, alpha=0.75 if "eigen" in word else 0.3, edgecolor=colour)
-        box["boxes"][0].set_hatch("///" if word.endswith("difference") else "")
-        box["medians"][0].set(color="black")
-        final = last[last["strategy"] == word]["mse"].mean()
-        axes.plot([at + at // 4], [final], marker="D", ms=4.5, color="white", markeredgecolor="black", zorder=5)
+    at, ticks = 0.0, []
+    for group, colour, preset in _groups(panel):
+        begin = at
+        for word in group:
+            here = [rows[(rows["strategy"] == word) & (rows["preset"] == preset)]["mse"] for rows in (tail, last)]
+            if not here[0].empty:
+                _box(axes, at, word, here[0].to_numpy(), float(here[1].mean()), colour)
+            at += 1
+        name = "LC, BALD" if group == CANONICAL else group[0].split(":")[1]
+        ticks.append(((begin + at - 1) / 2, name if preset == ANY else f"{name}\n{preset}"))
+        at += 1
     for rows, dash in ((tail, (0, (1, 1))), (last, (0, (5, 2)))):
         axes.axhline(rows[rows["strategy"] == "random"]["mse"].mean(), color="black", linestyle=dash, linewidth=1.1)
     axes.set_yscale("log")
     log_ticks(axes)
-    axes.set_xticks([1.5, 6.5, 11.5], ["perfect", "direct", "quadratic"])
+    axes.set_xticks([place for place, _ in ticks], [label for _, label in ticks], fontsize=8)
+
+
+def _groups(panel: pd.DataFrame) -> list[tuple[tuple[str, ...], str, str]]:
+    """Strategies that stand together, their colour, and the preset of their Q."""
+    presets = [preset for preset in panel["preset"].unique() if preset != ANY]
+    kinds = [(bias, ANY) for bias in ("perfect", "direct")] + [("quadratic", preset) for preset in presets]
+    estimates = [(tuple(w for w in BATCHED if f":{bias}:" in w), bias, preset) for bias, preset in kinds]
+    colours = {"perfect": COLOURS[0], "direct": COLOURS[1], "quadratic": COLOURS[2]}
+    return [(CANONICAL, "#777777", ANY), *((group, colours[bias], preset) for group, bias, preset in estimates)]
+
+
+def _box(axes: Axes, at: float, word: str, values: NDArray[np.float64], final: float, colour: str) -> None:
+    box = axes.boxplot(values, positions=[at], widths=0.7, whis=(5, 95), showfliers=False, patch_artist=True)
+    box["boxes"][0].set(facecolor=colour, alpha=0.75 if "eigen" in word else 0.3, edgecolor=colour)
+    box["boxes"][0].set_hatch("///" if word.endswith("difference") else "")
+    box["medians"][0].set(color="black")
+    axes.plot([at], [final], marker="D", ms=4.5, color="white", markeredgecolor="black", zorder=5)
 
 
 def _legend(picture: Picture, axes: Axes, name: str) -> None:

@@ -37,6 +37,7 @@ TYPES = ("type1", "type2", "type3")
 INITIALS = (10, 100)
 PERFECT = ("random", "lc", "bald", "br:perfect", "pemse:perfect")
 DIFFERENCES = ("lc:difference", "br:perfect:difference", "pemse:perfect:difference")
+CANONICAL = ("lc", "bald")
 ESTIMATED = tuple(f"{a}:{b}" for a in ("br", "pemse") for b in ("perfect", "direct", "quadratic"))
 BATCHED = tuple(
     f"pemse:{bias}:{batching}{difference}"
@@ -71,19 +72,28 @@ FIGURES = {
     for figure in (
         Figure(2, "perfect-information", SINGLE, PERFECT + DIFFERENCES),
         Figure(4, "estimation", SINGLE, ("random", *ESTIMATED)),
-        Figure(5, "batching", BATCH, ("random", *BATCHED)),
+        Figure(5, "batching", BATCH, ("random", *CANONICAL, *BATCHED)),
     )
 }
 
 
-def strategy(word: str) -> Strategy:
-    """A strategy with everything as the paper prints it."""
+# How Q is trained: the paper leaves the size of its mini-batches open, and the betas that it prints do not learn.
+PRESETS = {
+    "learns": "stochastic, betas (0.9, 0.999)",
+    "printed": "stochastic, betas (0.999, 0.9) as printed",
+    "full-batch": "full batches, betas (0.999, 0.9)",
+}
+ANY = "any"  # stands for the preset where a strategy has no Q
+
+
+def strategy(word: str, preset: str = "learns") -> Strategy:
+    """A strategy with everything as in the paper; `preset` says how Q is trained."""
     parsed = Strategy.parse(word)
-    return replace(parsed, bias=Quadratic.paper()) if isinstance(parsed.bias, Quadratic) else parsed
+    return replace(parsed, bias=Quadratic.paper(preset)) if isinstance(parsed.bias, Quadratic) else parsed
 
 
 Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
-Make = Callable[[str], Strategy]
+Make = Callable[[str, str], Strategy]  # by its string and the preset
 
 
 @dataclass(frozen=True)
@@ -95,21 +105,27 @@ class Plan:
     seed: int = 0
     types: tuple[str, ...] = TYPES
     initials: tuple[int, ...] = INITIALS
+    presets: tuple[str, ...] = ("learns", "printed")
 
     def __post_init__(self) -> None:
         for name in self.figures:
             if name not in FIGURES:
                 raise unknown("figure", name, [*FIGURES, "all"])
+        for name in self.presets:
+            if name not in PRESETS:
+                raise unknown("preset", name, list(PRESETS))
         checks.positive(self.runs, "runs")
 
-    def jobs(self) -> list[tuple[Setting, int, tuple[str, ...]]]:
-        """One loop per setting and number of initial points, with every strategy that some figure needs there."""
+    def jobs(self) -> list[tuple[Setting, int, tuple[tuple[str, str], ...]]]:
+        """One loop per setting and number of initial points, with every strategy that some figure needs there, once for
+        every preset where it has a Q."""
         out = []
         for setting in (SINGLE, BATCH):
             wanted = [FIGURES[name].strategies for name in self.figures if FIGURES[name].setting == setting]
-            strategies = tuple(dict.fromkeys(word for words in wanted for word in words))
-            if strategies:
-                out += [(setting, initial, strategies) for initial in self.initials]
+            words = dict.fromkeys(word for words in wanted for word in words)
+            lanes = tuple((word, p) for word in words for p in (self.presets if "quadratic" in word else (ANY,)))
+            if lanes:
+                out += [(setting, initial, lanes) for initial in self.initials]
         return out
 
 
@@ -118,7 +134,7 @@ class Outcome:
     """Tidy results of a plan and where the time went."""
 
     plan: Plan
-    frame: pd.DataFrame  # setting, type, initial, strategy, run, round, points, mse, queried
+    frame: pd.DataFrame  # setting, type, initial, strategy, preset, run, round, points, mse, queried
     seconds: dict[str, float] = field(default_factory=dict)
 
     def figure(self, name: str) -> pd.DataFrame:
@@ -149,7 +165,7 @@ def run(
     frames, seconds = [], {}
     for setting, initial, words in jobs:
         begin = time.perf_counter()
-        lanes = [Lane(made[kind], make(word)) for kind in plan.types for word in words]
+        lanes = [Lane(made[kind], make(*word)) for kind in plan.types for word in words]
         name = f"{setting.name}-{initial}"
         keys = streams.runs(plan.seed, plan.runs)
         loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, Round.paper(ensemble))
@@ -172,7 +188,9 @@ def run(
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 
-def tidy(loop: Loop, types: Sequence[str], words: Sequence[str], setting: Setting, initial: int) -> pd.DataFrame:
+def tidy(
+    loop: Loop, types: Sequence[str], words: Sequence[tuple[str, str]], setting: Setting, initial: int
+) -> pd.DataFrame:
     """One row per type, strategy, run and round."""
     mse = torch.stack(loop.mse, -1).numpy()  # (lane, run, round)
     queried = loop.observations.index.cpu().numpy()
@@ -183,17 +201,19 @@ def tidy(loop: Loop, types: Sequence[str], words: Sequence[str], setting: Settin
                 points = initial + k * setting.batch_size
                 ids = queried[lane, run_, 0 if k == 0 else points - setting.batch_size : points]
                 text = " ".join(map(str, ids))
-                rows.append((setting.name, kind, initial, word, run_, k, points, mse[lane, run_, k], text))
-    columns = ["setting", "type", "initial", "strategy", "run", "round", "points", "mse", "queried"]
+                rows.append((setting.name, kind, initial, *word, run_, k, points, mse[lane, run_, k], text))
+    columns = ["setting", "type", "initial", "strategy", "preset", "run", "round", "points", "mse", "queried"]
     return pd.DataFrame(rows, columns=columns)
 
 
 class Checkpoint:
     """The state of one loop on disk, with the plan it belongs to: arrays and JSON, never pickle."""
 
-    def __init__(self, path: Path | None, plan: Plan, job: str, words: Sequence[str], device: torch.device) -> None:
+    def __init__(
+        self, path: Path | None, plan: Plan, job: str, words: Sequence[tuple[str, str]], device: torch.device
+    ) -> None:
         self.path = path
-        same = {key: value for key, value in asdict(plan).items() if key != "figures"}
+        same = {key: value for key, value in asdict(plan).items() if key not in ("figures", "presets")}
         self.plan = json.dumps({**same, "job": job, "strategies": list(words), "device": device.type}, sort_keys=True)
 
     def save(self, loop: Loop) -> None:

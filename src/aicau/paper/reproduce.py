@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from aicau.core.files import write_whole
-from aicau.paper import claims, figures
+from aicau.paper import figures, verdicts
 from aicau.paper.plan import FIGURES, Outcome, Plan, Report, run
 
 
@@ -27,15 +27,16 @@ def reproduce(
     outcome = run(plan, device, state, resume, report)
     drawing = time.perf_counter()
     written = [path for name in plan.figures for path in write_figure(outcome, name, out)]
-    verdicts = claims.judge(outcome)
-    text = claims.to_markdown(verdicts, plan.runs)
+    judged = verdicts.judge(outcome)
+    text = verdicts.to_markdown(judged, plan.runs)
     written.append(write_whole(out / "claims.md", lambda path: path.write_text(text)))
     outcome.seconds["files"] = time.perf_counter() - drawing
     outcome.seconds["total"] = time.perf_counter() - begin
     summary: dict[str, object] = {
         "figures": list(plan.figures),
         "runs": plan.runs,
-        "claims": json.loads(claims.to_frame(verdicts).to_json(orient="records")),
+        "presets": list(plan.presets),
+        "claims": json.loads(verdicts.to_frame(judged).to_json(orient="records")),
         "files": [path.name for path in written],
         "seconds": {name: round(spent, 2) for name, spent in outcome.seconds.items()},
     }

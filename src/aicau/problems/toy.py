@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aicau.core import checks
 from aicau.core.errors import InputError
+from aicau.core.omega import Omega
 from aicau.core.pool import Pool
 from aicau.problems.base import Problem, correlation_root, noise_field
 
@@ -57,6 +58,19 @@ class Toy(Problem):
     def _root(self) -> Tensor | None:  # (n, n)
         correlated = self.name == "type3" and self.noise_scale > 0
         return correlation_root(self.pool.x, self.correlation_length) if correlated else None
+
+    def noise_covariance(self) -> Omega:
+        """Σ_Y over the pool: 0 (Type I), diagonal (II), or with ρ between points (III).
+
+        Examples
+        --------
+        >>> from aicau import problems
+        >>> problems.make("type3", grid=3).noise_covariance().dense()[1, 3] > 0
+        tensor(True)
+        """
+        if self._root is not None:
+            return Omega(self.sigma[:, None] * self._root)
+        return Omega(torch.zeros_like(self.sigma)[:, None], extra=self.aleatoric)
 
     def noise(self, keys: Tensor) -> Tensor:
         if not bool(self.sigma.any()):

@@ -36,16 +36,18 @@ class View:
     result: dict[str, Any] | None = None
     job: Job | None = None
     failed: tuple[Any, str] = (None, "")  # for which version, and why
+    taken: int = 0  # results so far
     version: Any = None  # of the campaign when it was last asked for
 
     def renew(self, version: Any, submit: Any) -> None:
         """Take what is done, and start what is not; a failed job is not tried again before something changes."""
         if self.job is not None and self.job.over:
             done, self.job = self.job, None
+            self.taken += 1
             if done.state == FAILED:
                 self.failed = (version, done.error)
             elif done.result.get("stale") and self.result is not None:  # what was known stays, with a word about it
-                self.result |= {"for": done.result["for"], "stale": True}
+                self.result = self.result | {"for": done.result["for"], "stale": True}
             else:
                 self.result = done.result
         self.version = version
@@ -67,6 +69,7 @@ class Library:
         self.views: dict[tuple[str, str], View] = {}
         self.tables: dict[str, tuple[str, Candidates]] = {}
         self.pages: OrderedDict[str, tuple[Any, str]] = OrderedDict()  # rendered, with what they depend on
+        self.counts: dict[str, tuple[Any, dict[str, Any]]] = {}  # with the version they are of
         self.lock = threading.RLock()
         for place in places:
             if "://" in place or not Path(place).is_dir():
@@ -129,6 +132,13 @@ class Library:
             known = {address: key for key, address in self.files.items()}
             return known.get(str(file)) or self._add(str(file)), str(file)
 
+    def status(self, key: str) -> dict[str, Any]:
+        """Its counts, read once until something changes."""
+        version = (self.at(key).version(), self.worker.changes[key])
+        if self.counts.get(key, (None,))[0] != version:
+            self.counts[key] = (version, self.at(key).status())
+        return dict(self.counts[key][1])
+
     # Files that were dropped
 
     def keep(self, name: str | None, data: bytes, campaign: str = "") -> str:
@@ -188,8 +198,8 @@ class Library:
         """What a page of this campaign depends on; starts to compute what it lacks."""
         views = (self.candidates(key)[1], self._view(key, "look"))
         job = self.worker.of(key)
-        known = [(id(view.result), view.failed, view.job and view.job.step) for view in views]
-        return views[1].version, job and (job.id, job.step), known
+        known = [(view.taken, view.job and view.job.id) for view in views]
+        return views[1].version, job and job.id, known
 
     def _view(self, key: str, kind: str) -> View:
         with self.lock:

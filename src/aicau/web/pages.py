@@ -67,7 +67,7 @@ def _kept(
     held = lib.pages.get(place)
     if held is None or held[0] != stamp:
         text = _text(request, template, view(request, **options))
-        held = (lib.stamp(options["key"]), text)
+        held = (stamp, text)
         with lib.lock:
             lib.pages[place] = held
             while len(lib.pages) > MOST_KEPT:
@@ -123,7 +123,7 @@ def basis(request: Request, key: str) -> dict[str, Any]:
     settings = campaign.settings
     return {
         "key": key,
-        "status": campaign.status(),
+        "status": library(request).status(key),
         "settings": {name: settings.get(name) for name in ("id", "target", "batch", "task", "strategy", "seed")},
         "job": None if job is None else job.shown(),
         "model": model,
@@ -137,7 +137,7 @@ def campaigns(request: Request) -> dict[str, Any]:
     rows = []
     for key in library(request).all():
         try:
-            rows.append({"key": key, "problem": "", **library(request).at(key).status()})
+            rows.append({"key": key, "problem": "", **library(request).status(key)})
         except AicauError as error:
             rows.append({"key": key, "problem": str(error)})
     return {"campaigns": rows, "can_create": bool(library(request).folders)}
@@ -188,7 +188,7 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         "features": sorted(names & set(rows[0] if rows else ()), key=list(rows[0] if rows else ()).index),
         "reasons": reasons,
         "plates": plates(shown),
-        "pending": campaign.status()["pending"],
+        "pending": data["status"]["pending"],
         "problem": data.get("problem", ""),
     }
 
@@ -262,7 +262,7 @@ def state(request: Request, key: str) -> JSONResponse:
     opened(request, key)
     lib = library(request)
     busy = [lib.worker.of(key), lib.look(key).job, lib.candidates(key)[1].job]
-    steps = [one.step for one in busy if one is not None and not one.over]
+    steps = [one.step or "finishing" for one in busy if one is not None]  # one that ended just now counts once more
     return JSONResponse({"busy": bool(steps), "step": next(iter(steps), "")})
 
 

@@ -27,9 +27,10 @@ def test_networks_equal_the_reference(rows):
     assert torch.equal(ours[1], theirs[1])
 
 
+@pytest.mark.parametrize("size", [None, 16, 128])
 @pytest.mark.parametrize("rows", [1, 12, 60, 110])
-def test_embeddings_equal_the_reference_without_dropout(rows):
-    settings = EmbeddingSettings(dropout=0.0, max_epochs=4)
+def test_embeddings_equal_the_reference_without_dropout(rows, size):
+    settings = EmbeddingSettings(dropout=0.0, max_epochs=4, batch_size=size)
     keys = streams.runs(0, 3).cuda()
     x, bias = torch.rand(3, rows, 4, device="cuda"), torch.randn(3, rows, device="cuda")
     split = split_pairs(keys, torch.ones(3, rows, dtype=torch.bool, device="cuda"), 0.15)
@@ -38,10 +39,13 @@ def test_embeddings_equal_the_reference_without_dropout(rows):
     running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1).cuda()
     theirs = reference.train_embedding(x, bias, split, parameters, running, keys, settings)
     torch.testing.assert_close(ours[3], theirs[3], rtol=1e-3, atol=1e-4)
+    cpu = kernels.train_embedding(*(t.cpu() for t in (x, bias, split, parameters, keys)), settings)
+    torch.testing.assert_close(ours[3].cpu(), cpu[3], rtol=1e-3, atol=1e-4)
 
 
-def test_the_same_program_twice_gives_the_same_bits():
-    settings = EmbeddingSettings(max_epochs=30)
+@pytest.mark.parametrize("size", [None, 64])
+def test_the_same_program_twice_gives_the_same_bits(size):
+    settings = EmbeddingSettings(max_epochs=30, batch_size=size)
     keys = streams.runs(0, 3).cuda()
     x, bias = torch.rand(3, 40, 4, device="cuda"), torch.randn(3, 40, device="cuda")
     split = split_pairs(keys, torch.ones(3, 40, dtype=torch.bool, device="cuda"), 0.15)

@@ -1,5 +1,6 @@
 """The fused kernels against plain PyTorch: gradient, whole training, early stopping, independence of neighbours."""
 
+import math
 import subprocess
 import sys
 
@@ -13,7 +14,7 @@ from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.ensembles import kernels
-from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, reference
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, pairs, reference
 
 
 def data(runs=3, members=4, rows=23, inputs=2, settings=MLPSettings(), seed=0):  # noqa: B008
@@ -144,6 +145,92 @@ def test_the_cpu_kernel_of_q_equals_the_reference_without_dropout(rows):
     psi, phi = (kernels.embed(t[0], t[1], x, settings) for t in (ours, theirs))
     torch.testing.assert_close(psi @ psi.mT, phi @ phi.mT, rtol=2e-2, atol=2e-3)
     assert torch.equal(ours[2], theirs[2])
+
+
+class Psi(nn.Module):
+    """ψ as one would write it down."""
+
+    def __init__(self, parameters, inputs, settings):
+        super().__init__()
+        self.linear, self.normal, at = nn.ModuleList(), nn.ModuleList(), 0
+        *inner, (o, i) = settings.layers(inputs)
+        for outs, ins in inner:
+            self.linear.append(nn.Linear(ins, outs, bias=False))
+            self.normal.append(nn.BatchNorm1d(outs))
+            self.linear[-1].weight.data = parameters[at : at + outs * ins].reshape(outs, ins).clone()
+            at += outs * (ins + 2)
+        self.last = nn.Linear(i, o)
+        block = parameters[at:].reshape(o, i + 1)
+        self.last.weight.data, self.last.bias.data = block[:, :-1].clone(), block[:, -1].clone()
+
+    def forward(self, x):
+        for linear, normal in zip(self.linear, self.normal, strict=True):
+            x = normal(linear(x)).relu()
+        return self.last(x)
+
+
+@pytest.mark.parametrize("size", [4, 16, 1000])
+@pytest.mark.parametrize("kind", kernels.KINDS)
+def test_mini_batches_of_q_equal_plain_pytorch_on_pairs(size, kind):
+    """Rows (x_i, x_j, δ_i δ_j), both inputs of a mini-batch through one module, torch.optim.Adam, fit by fit."""
+    settings = EmbeddingSettings(dropout=0.0, max_epochs=6, batch_size=size)
+    x, bias, split, parameters, seeds = embedding_data(rows=12, settings=settings)
+    with kernels.use(kind):
+        _, _, epochs, losses = kernels.train_embedding(x, bias, split, parameters, seeds, settings)
+    rank, steps, moves = pairs.order(split, seeds, settings)
+    assert int(steps[0]) == max(1, -(-47 // size))
+    for run in range(3):
+        module = Psi(parameters[run], 4, settings)
+        optimiser = torch.optim.Adam(module.parameters(), 3e-4, weight_decay=1e-5)
+        best = math.inf
+        for epoch in range(6):
+            batch = torch.tril(pairs.batches(rank, steps, moves[:, epoch])[run] + 1)
+            module.train()
+            for step in range(int(steps[run])):
+                i, j = (batch == step + 1).nonzero().T
+                both = module(torch.cat([x[run, i], x[run, j]]))
+                error = (both[: len(i)] * both[len(i) :]).sum(-1) - bias[run, i] * bias[run, j]
+                optimiser.zero_grad()
+                (error**2).mean().backward()
+                optimiser.step()
+            module.eval()
+            with torch.no_grad():
+                found = reference.pair_loss(module(x[run])[None], bias[None, run], split[None, run] == 2)
+            best = min(best, float(found))
+        assert int(epochs[run]) == 6
+        assert float(losses[run]) == pytest.approx(best, rel=1e-3)
+
+
+def test_every_pair_is_in_one_mini_batch_of_an_epoch_and_orders_change():
+    settings = EmbeddingSettings(batch_size=10, max_epochs=50)
+    _, _, split, _, seeds = embedding_data(rows=15, settings=settings)
+    rank, steps, moves = pairs.order(split, seeds, settings)
+    first, second = (pairs.batches(rank, steps, moves[:, epoch]) for epoch in (0, 1))
+    sizes = torch.tril(first[0] + 1).flatten().bincount()[1:]
+    assert int(sizes.sum()) == int((torch.tril(split[0]) == 1).sum())
+    assert int(sizes.max()) <= 10
+    assert int(sizes.max() - sizes.min()) <= 1
+    assert torch.equal((first >= 0), split == 1)
+    assert not torch.equal(first, second)
+    together = torch.stack([pairs.batches(rank, steps, m)[0] for m in moves.unbind(1)])  # (epochs, l, l)
+    i, j = (torch.tril(split[0]) == 1).nonzero()[0], (torch.tril(split[0]) == 1).nonzero()[1]
+    share = (together[:, i[0], i[1]] == together[:, j[0], j[1]]).double().mean()
+    assert 0 < float(share) < 0.5  # two pairs meet now and then, as in a random order (1 of 8)
+
+
+def test_mini_batches_of_a_run_do_not_depend_on_its_neighbours():
+    settings = EmbeddingSettings(max_epochs=8, batch_size=7)
+    arguments = embedding_data(runs=4, settings=settings)
+    whole = kernels.train_embedding(*arguments, settings)
+    for runs in ([2], [3, 0]):
+        some = kernels.train_embedding(*(t[runs] for t in arguments), settings)
+        assert torch.equal(some[0], whole[0][runs])
+        assert torch.equal(some[3], whole[3][runs])
+
+
+def test_a_mini_batch_without_a_pair_is_refused():
+    with pytest.raises(InputError, match="at least one pair"):
+        EmbeddingSettings(batch_size=0)
 
 
 def test_the_gram_objective_is_the_sum_over_pairs():

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from aicau.core.errors import unknown
 from aicau.core.runs import by_run, threads
-from aicau.ensembles.kernels import reference
+from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
 PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
@@ -171,7 +171,7 @@ def train_embedding(
     seeds: Tensor,  # (N,)
     settings: EmbeddingSettings,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running (N, 2, units), epochs (N,), validation loss (N,)
-    """Train N embeddings ψ on their Gram matrices and keep each one's best epoch."""
+    """Train N embeddings ψ on their Gram matrices (or on mini-batches of pairs) and keep each one's best epoch."""
     x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
@@ -185,11 +185,13 @@ def train_embedding(
     from aicau.ensembles.kernels import cpu_embedding
 
     parameters = parameters.clone()
-    arrays = [t.numpy() for t in (x, bias, split.to(torch.int8).contiguous(), parameters, running, seeds.contiguous())]
+    tensors = (x, bias, split.to(torch.int8), parameters, running, seeds, *pairs.order(split, seeds, settings))
+    arrays = [tensor.contiguous().numpy() for tensor in tensors]
     with _launch():
         epochs, losses = cpu_embedding.train_embedding(
             *arrays,
             np.array([x.shape[-1], *settings.hidden, settings.width]),
+            settings.batch_size or 0,
             settings.dropout,
             settings.learning_rate,
             *settings.betas,

@@ -17,17 +17,17 @@ def _next_bits(state):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=FAST, cache=True)
-def _normalise(z, gain, shift, out, epsilon, scale, drop):  # type: ignore[no-untyped-def]
+def _normalise(z, weight, total, gain, shift, out, epsilon, scale, drop):  # type: ignore[no-untyped-def]
     """Batch normalisation, ReLU and dropout of one unit over its points; z becomes the normalised value."""
     zero, count = np.float32(0), z.size
-    total = zero
+    mean = zero
     for j in range(count):
-        total += z[j]
-    mean = total / np.float32(count)
-    square = zero
+        mean += weight[j] * z[j]
+    mean /= total
+    variance = zero
     for j in range(count):
-        square += (z[j] - mean) * (z[j] - mean)
-    variance = square / np.float32(count)
+        variance += weight[j] * (z[j] - mean) * (z[j] - mean)
+    variance /= total
     inverse = np.float32(1) / np.sqrt(variance + np.float32(epsilon))
     for j in range(count):
         value = (z[j] - mean) * inverse
@@ -83,14 +83,17 @@ def _last(p, a, sizes):  # type: ignore[no-untyped-def]
 
 @njit(fastmath=FAST, cache=True)
 def _embedding_gradient(  # type: ignore[no-untyped-def]
-    p, g, a, z, d, inverse, sizes, running, target, coefficient, gram, drop, dropout, momentum, epsilon, state
+    p, g, a, z, d, inverse, sizes, running, target, weight, coefficient, gram, drop, dropout, momentum, epsilon, state
 ):
-    """Loss on the training pairs and its gradient, with batch statistics and dropout; updates running statistics."""
+    """Loss on the training pairs and its gradient, with batch statistics and dropout; updates running statistics.
+
+    A point counts `weight` times in the statistics; `coefficient` weighs the pairs."""
     zero, one = np.float32(0), np.float32(1)
     depth, count = sizes.size - 1, target.size
     scale = np.float32(1 / (1 - dropout))
     threshold = np.uint64(round(dropout * 65536))
-    unbiased = np.float32(count / max(count - 1, 1))
+    total = weight.sum()
+    unbiased = np.float32(total / max(total - 1, 1))
     keep, share = np.float32(1 - momentum), np.float32(momentum)
     at, unit_at = 0, 0
     for i in range(depth - 1):
@@ -104,7 +107,7 @@ def _embedding_gradient(  # type: ignore[no-untyped-def]
                     kept = ((word >> np.uint64(16 * lane)) & np.uint64(0xFFFF)) >= threshold
                     drop[block + lane] = one if kept else zero
             mean, variance, inv = _normalise(
-                z[i, unit], p[at + unit], p[at + outs + unit], a[i + 1, unit], epsilon, scale, drop
+                z[i, unit], weight, total, p[at + unit], p[at + outs + unit], a[i + 1, unit], epsilon, scale, drop
             )
             inverse[unit_at + unit] = inv
             running[0, unit_at + unit] = keep * running[0, unit_at + unit] + share * mean
@@ -133,9 +136,9 @@ def _embedding_gradient(  # type: ignore[no-untyped-def]
             g[at + unit] = by_gain
             g[at + outs + unit] = by_shift
             factor = p[at + unit] * inverse[unit_at + unit]
-            mean_shift, mean_gain = by_shift / np.float32(count), by_gain / np.float32(count)
+            mean_shift, mean_gain = by_shift / total, by_gain / total
             for j in range(count):
-                row[j] = factor * (row[j] - mean_shift - normal[j] * mean_gain)
+                row[j] = factor * (row[j] - weight[j] * (mean_shift + normal[j] * mean_gain))
         at -= outs * ins
         np.dot(back, a[i, :ins].T, g[at : at + outs * ins].reshape(outs, ins))
         if i > 0:
@@ -156,15 +159,59 @@ def _pair_weights(split, kind):  # type: ignore[no-untyped-def]
     return weights, number
 
 
+@njit(cache=True)
+def _ranked(rank, seen):  # type: ignore[no-untyped-def]
+    """The training pairs as places among the seen points, in the order of their rank."""
+    pairs = np.zeros((seen.size * (seen.size + 1) // 2, 2), np.int64)
+    number = 0
+    for i in range(seen.size):
+        for j in range(i + 1):
+            at = rank[seen[i], seen[j]]
+            if at >= 0:
+                pairs[at, 0], pairs[at, 1] = i, j
+                number += 1
+    return pairs[:number]
+
+
+@njit(cache=True)
+def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ignore[no-untyped-def]
+    """Lay out a mini-batch: its points as columns, how often each stands in it, and the weights of its pairs."""
+    width, used = weight.size, 0
+    everything = width == columns.size
+    weight[:] = np.float32(0)
+    for pair in range(len(pairs)):
+        for side in range(2):
+            point = pairs[pair, side]
+            if columns[point] < 0:
+                columns[point] = point if everything else used
+                for feature in range(x.shape[1]):
+                    a[feature, columns[point]] = x[point, feature]
+                target[columns[point]] = bias[point]
+                used += 1
+            weight[columns[point]] += np.float32(1)
+        i, j = columns[pairs[pair, 0]], columns[pairs[pair, 1]]
+        coefficient[i, j] = coefficient[j, i] = np.float32((4.0 if i == j else 2.0) / len(pairs))
+
+
+@njit(cache=True)
+def _collect(pairs, columns, coefficient):  # type: ignore[no-untyped-def]
+    """Undo what `_deal` laid out."""
+    for pair in range(len(pairs)):
+        i, j = columns[pairs[pair, 0]], columns[pairs[pair, 1]]
+        coefficient[i, j] = coefficient[j, i] = np.float32(0)
+    columns[:] = -1
+
+
 @njit(parallel=True, cache=True)
 def train_embedding(  # type: ignore[no-untyped-def]
-    x, bias, split, parameters, running, seeds, sizes,
+    x, bias, split, parameters, running, seeds, rank, steps, moves, sizes, size,
     dropout, learning_rate, beta1, beta2, decay, momentum, epsilon, patience, max_epochs,
 ):  # fmt: skip
     """Train ψ of every run in place, keeping the epoch with the least validation loss.
 
     x (N, l, p), bias (N, l), split (N, l, l) symmetric with 0 = no pair, 1 = training, 2 = validation,
-    parameters (N, P), running (N, 2, units), seeds (N,). Returns epochs (N,) and the least validation loss (N,).
+    parameters (N, P), running (N, 2, units), seeds (N,); rank, steps and moves as in `pairs`, size the pairs of a
+    mini-batch (0: all at once). Returns epochs (N,) and the least validation loss (N,).
     """
     runs = len(bias)
     depth, widest = sizes.size - 1, sizes.max() + 1
@@ -173,34 +220,58 @@ def train_embedding(  # type: ignore[no-untyped-def]
     for run in prange(runs):
         seen = np.flatnonzero(np.diag(split[run]) > 0)
         count = seen.size
-        a = np.zeros((depth + 1, widest, count), np.float32)
-        z = np.zeros((depth - 1, widest, count), np.float32)
-        d = np.zeros((2, widest, count), np.float32)
-        a[0, : sizes[0]] = x[run][seen].T
-        target = bias[run][seen]
-        pairs = split[run][seen][:, seen]
-        fit, _ = _pair_weights(pairs, 1)
-        check, checks = _pair_weights(pairs, 2)
+        points, biases = x[run][seen], bias[run][seen]
+        kinds = split[run][seen][:, seen]
+        check, checks = _pair_weights(kinds, 2)
         if checks == 0:
-            check = fit
-        gram = np.zeros((count, count), np.float32)
-        drop = np.ones((count + 15) // 16 * 16, np.float32)
+            check, _ = _pair_weights(kinds, 1)
+        b = np.zeros((depth + 1, widest, count), np.float32)  # values at all points, for validation
+        b[0, : sizes[0]] = points.T
+        whole = np.zeros((count, count), np.float32)
+        width = min(2 * size, count) if size > 0 else count
+        a = np.zeros((depth + 1, widest, width), np.float32)
+        z = np.zeros((depth - 1, widest, width), np.float32)
+        d = np.zeros((2, widest, width), np.float32)
+        gram = np.zeros((width, width), np.float32)
+        columns, pairs = np.full(count, -1), np.zeros((0, 2), np.int64)
+        if size > 0:
+            target, weight, fit = np.zeros(width, np.float32), np.zeros(width, np.float32), np.zeros_like(gram)
+            pairs = _ranked(rank[run], seen)
+        else:
+            a[0, : sizes[0]] = points.T
+            target, weight = biases, np.ones(width, np.float32)
+            fit, _ = _pair_weights(kinds, 1)
+        order = np.zeros_like(pairs)
+        drop = np.ones((width + 15) // 16 * 16, np.float32)
         inverse = np.zeros(running.shape[2], np.float32)
         p, now = parameters[run], running[run]
         g, m, v = np.zeros_like(p), np.zeros_like(p), np.zeros_like(p)
         best_p, best_running = p.copy(), now.copy()
         state = np.uint64(seeds[run])
-        best, waited, epoch = np.inf, 0, 0
+        best, waited, epoch, step, loss = np.inf, 0, 0, 0, np.float32(0)
         while epoch < max_epochs and waited < patience:
-            loss, state = _embedding_gradient(
-                p, g, a, z, d, inverse, sizes, now, target, fit, gram, drop, dropout, momentum, epsilon, state
-            )
+            number = len(pairs)
+            for at in range(number):
+                order[(moves[run, epoch, 0] * at + moves[run, epoch, 1]) % number] = pairs[at]
+            for batch in range(steps[run]):
+                some = order[-(-batch * number // steps[run]) : -(-(batch + 1) * number // steps[run])]
+                if size > 0:
+                    _deal(some, points, biases, columns, a[0], target, weight, fit)
+                loss, state = _embedding_gradient(
+                    p, g, a, z, d, inverse, sizes, now, target, weight, fit, gram, drop,
+                    dropout, momentum, epsilon, state,
+                )  # fmt: skip
+                if size > 0:
+                    _collect(some, columns, fit)
+                step += 1
+                if not np.isfinite(loss):
+                    break
+                adam(p, g, m, v, step, learning_rate, beta1, beta2, decay)
             epoch += 1
             if not np.isfinite(loss):
                 break
-            adam(p, g, m, v, epoch, learning_rate, beta1, beta2, decay)
-            _embed(p, a, sizes, now, epsilon)
-            loss = _gram_loss(a[depth, : sizes[depth]], gram, target, check)
+            _embed(p, b, sizes, now, epsilon)
+            loss = _gram_loss(b[depth, : sizes[depth]], whole, biases, check)
             if loss < best:
                 best = loss
                 best_p[:] = p

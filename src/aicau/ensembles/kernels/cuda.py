@@ -9,6 +9,8 @@ Packed parameters hold each weight block as (in, padded out), then its vectors, 
 γ and β, and at last a bias, in ψ.
 """
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -25,10 +27,15 @@ def pad(n: int) -> int:
     return max(16, triton.next_power_of_2(n))
 
 
-def corrections(settings: MLPSettings | EmbeddingSettings, device: torch.device) -> Tensor:  # (max_epochs, 2)
-    """Adam's step length and the factor of √v at every epoch: its bias corrections, exact for any number of steps."""
-    step = torch.arange(1, settings.max_epochs + 1, dtype=torch.float64)
+def corrections(
+    settings: MLPSettings | EmbeddingSettings, device: torch.device, steps: int | None = None
+) -> Tensor:  # (steps, 2)
+    """Adam's step length and the factor of √v at every step: its bias corrections, exact for any number of steps.
+
+    With `steps` the table ends where they no longer change: whoever asks for more takes the last row."""
     b1, b2 = settings.betas
+    most = math.ceil(-21 / math.log(max(b1, b2))) if 0 < max(b1, b2) < 1 else 1
+    step = torch.arange(1, (settings.max_epochs if steps is None else min(steps, most)) + 1, dtype=torch.float64)
     pair = torch.stack([settings.learning_rate / (1 - b1**step), (1 - b2**step).rsqrt()], -1)
     return pair.float().to(device)
 

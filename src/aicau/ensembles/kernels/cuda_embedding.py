@@ -2,40 +2,17 @@
 
 import torch
 import triton
-import triton.language as tl
 from torch import Tensor
 
-from aicau.ensembles.kernels import cuda
-from aicau.ensembles.kernels.cuda import (
-    MOST_POINTS,
-    WIDEST,
-    adam,
-    adam_arguments,
-    corrections,
-    load_matrix,
-    load_vector,
-    pad,
-    store_matrix,
-    store_vector,
-)
-from aicau.ensembles.kernels.cuda_layers import (
-    _activation,
-    _backward,
-    _draw,
-    _flat,
-    _forward,
-    _merge,
-    _normal,
-    _residual,
-    _settle,
-    _slope,
-    _tile,
-)
+from aicau.ensembles.kernels import cuda, pairs
+from aicau.ensembles.kernels.cuda import MOST_POINTS, WIDEST, adam_arguments, corrections, pad
+from aicau.ensembles.kernels.cuda_training import train
 from aicau.ensembles.kernels.settings import EmbeddingSettings
 
 # Points at once and warps, as measured on an H200: one size for all, so that the kernel is compiled once. Blocks of 64
 # on 8 warps make Triton 3.6 read outside its shared memory with tf32x3.
 BLOCK, WARPS = 32, 8
+SPAN = 128  # columns at once where pairs are dealt to mini-batches
 
 
 def supports(settings: EmbeddingSettings, inputs: int, rows: int) -> bool:
@@ -57,179 +34,6 @@ def _places(settings: EmbeddingSettings, inputs: int) -> tuple[list[int], int]:
     padded = pad(outs)
     places += [at + i * padded + o for o in range(outs) for i in range(ins + 1)]
     return places, at + (ins + 1) * padded
-
-
-@triton.jit(do_not_specialize=["patience", "max_epochs"])
-def _kernel(  # type: ignore[no-untyped-def]
-    x, target, split, counts, pair_shares, seeds, parameters, running, best_parameters, best_running, corrections,
-    epochs, losses, scratch, bits,
-    drop, scale, b1, c1, b2, c2, decay, momentum, epsilon, patience, max_epochs,
-    POINTS, STORE,
-    D: tl.constexpr, H1: tl.constexpr, H2: tl.constexpr, H3: tl.constexpr,
-    DP: tl.constexpr, P1: tl.constexpr, P2: tl.constexpr, P3: tl.constexpr, P4: tl.constexpr, WIDE: tl.constexpr,
-    SIZE: tl.constexpr, FLAT: tl.constexpr, FLAT_UNITS: tl.constexpr,
-    BLOCK: tl.constexpr, DROP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """x (N, POINTS, DP), target (N, POINTS), split (N, POINTS, POINTS) as bytes, counts (N, 2): valid points and which
-    kind of pair is validated, pair_shares (N, 2): one over the number of pairs, packed parameters (N, SIZE) and
-    running (N, 2, UNITS), and the same of the best epoch, scratch (N, STORE), bits (N, POINTS, WIDE).
-    """
-    UNITS: tl.constexpr = P1 + P2 + P3
-    run = tl.program_id(0).to(tl.int64)
-    x += run * (POINTS * DP)
-    target += run * POINTS
-    split += run * (POINTS * POINTS)
-    bits += run * (POINTS * WIDE)
-    best_parameters += run * SIZE
-    best_running += run * (2 * UNITS)
-    z1 = scratch + run * STORE
-    z2 = z1 + POINTS * P1
-    z3 = z2 + POINTS * P2
-    psi = z3 + POINTS * P3
-    odd = psi + POINTS * P4
-    even = odd + POINTS * WIDE
-    t1 = even + POINTS * WIDE  # batch statistics
-    t2 = t1 + P1
-    t3 = t2 + P2
-    r1 = running + run * (2 * UNITS)  # running statistics
-    r2 = r1 + P1
-    r3 = r2 + P2
-    w1 = parameters + run * SIZE  # weights; γ and β follow
-    w2 = w1 + (D + 2) * P1
-    w3 = w2 + (H1 + 2) * P2
-    w4 = w3 + (H2 + 2) * P3
-    by_w1 = t1 + 2 * UNITS  # the gradient, packed likewise
-    by_w2 = by_w1 + (D + 2) * P1
-    by_w3 = by_w2 + (H1 + 2) * P2
-    by_w4 = by_w3 + (H2 + 2) * P3
-    g1 = w1 + D * P1
-    g2 = w2 + H1 * P2
-    g3 = w3 + H2 * P3
-    by_g1 = by_w1 + D * P1
-    by_g2 = by_w2 + H1 * P2
-    by_g3 = by_w3 + H2 * P3
-    seed = tl.load(seeds + run)
-    count = tl.load(counts + 2 * run)
-    kind = tl.load(counts + 2 * run + 1)
-    fit_share = tl.load(pair_shares + 2 * run)
-    check_share = tl.load(pair_shares + 2 * run + 1)
-    m = tl.zeros((FLAT,), tl.float32)
-    v = tl.zeros((FLAT,), tl.float32)
-    best = tl.full((), float("inf"), tl.float32)
-    epoch = tl.full((), 0, tl.int32)
-    waited = tl.full((), 0, tl.int32)
-    going = (max_epochs > 0) & (patience > 0)
-    while going:
-        # Forward with batch statistics and dropout; values before normalisation are kept for the way back.
-        mean = tl.zeros((P1,), tl.float32)
-        square = tl.zeros((P1,), tl.float32)
-        for start in range(0, count, BLOCK):
-            points = tl.load(_tile(x, start, BLOCK, DP))
-            out = tl.dot(points, load_matrix(w1, D, DP, P1), input_precision=PRECISION)
-            tl.store(_tile(z1, start, BLOCK, P1), out)
-            mean, square = _merge(out, start, count, mean, square, BLOCK)
-            if DROP:
-                _draw(bits, seed, epoch, start, drop, POINTS, BLOCK, WIDE)
-        _settle(mean, square, count, t1, r1, momentum, epsilon, P1, UNITS)
-        tl.debug_barrier()
-        _forward(
-            z1, z2, count, t1, g1, w2, t2, r2, bits, scale, momentum, epsilon,
-            0, DROP, BLOCK, H1, P1, P2, WIDE, UNITS, PRECISION,
-        )  # fmt: skip
-        _forward(
-            z2, z3, count, t2, g2, w3, t3, r3, bits, scale, momentum, epsilon,
-            1, DROP, BLOCK, H2, P2, P3, WIDE, UNITS, PRECISION,
-        )  # fmt: skip
-        for start in range(0, count, BLOCK):
-            normal = _normal(z3, start, t3, BLOCK, P3, UNITS)
-            a = _activation(normal, start, g3, bits, scale, 2, DROP, BLOCK, P3, WIDE)
-            out = tl.dot(a, load_matrix(w4, H3, P3, P4), input_precision=PRECISION)
-            tl.store(_tile(psi, start, BLOCK, P4), out + load_vector(w4 + H3 * P4, P4)[None, :])
-        tl.debug_barrier()
-
-        # Loss over training pairs, its gradient by ψ, and back through the last layer.
-        loss = tl.full((), 0.0, tl.float32)
-        total = tl.zeros((P3, P4), tl.float32)
-        bias_total = tl.zeros((P4,), tl.float32)
-        shift_total = tl.zeros((P3,), tl.float32)
-        gain_total = tl.zeros((P3,), tl.float32)
-        for start in range(0, count, BLOCK):
-            own = tl.load(_tile(psi, start, BLOCK, P4))
-            own_target = tl.load(target + start + tl.arange(0, BLOCK))
-            by_psi = tl.zeros((BLOCK, P4), tl.float32)
-            for other in range(0, count, BLOCK):
-                others, error, chosen, apart = _residual(
-                    psi, own, target, own_target, split, start, other, 1, POINTS, BLOCK, P4, PRECISION
-                )
-                slope = tl.where(chosen, tl.where(apart == 0, 4.0, 2.0) * fit_share * error, 0.0)
-                loss += 0.25 * tl.sum(tl.sum(slope * error, 1), 0)
-                by_psi += tl.dot(slope, others, input_precision=PRECISION)
-            normal = _normal(z3, start, t3, BLOCK, P3, UNITS)
-            a = _activation(normal, start, g3, bits, scale, 2, DROP, BLOCK, P3, WIDE)
-            total += tl.dot(tl.trans(a), by_psi, input_precision=PRECISION)
-            bias_total += tl.sum(by_psi, 0)
-            back = tl.dot(by_psi, tl.trans(load_matrix(w4, H3, P3, P4)), input_precision=PRECISION)
-            back = tl.where(a > 0, back * scale, 0.0)
-            tl.store(_tile(odd, start, BLOCK, P3), back)
-            shift_total += tl.sum(back, 0)
-            gain_total += tl.sum(back * normal, 0)
-        store_matrix(by_w4, total, H3, P3, P4)
-        store_vector(by_w4 + H3 * P4, bias_total, P4)
-        store_vector(by_g3, gain_total, P3)
-        store_vector(by_g3 + P3, shift_total, P3)
-        tl.debug_barrier()
-        loss = tl.where(count > 0, loss, float("nan"))
-        finite = tl.abs(loss) < float("inf")
-        _backward(
-            z3, odd, t3, g3, by_g3, z2, even, t2, g2, by_g2, w3, by_w3, count, bits, scale,
-            1, DROP, BLOCK, H2, P2, P3, WIDE, UNITS, PRECISION,
-        )  # fmt: skip
-        _backward(
-            z2, even, t2, g2, by_g2, z1, odd, t1, g1, by_g1, w2, by_w2, count, bits, scale,
-            0, DROP, BLOCK, H1, P1, P2, WIDE, UNITS, PRECISION,
-        )  # fmt: skip
-        first = tl.zeros((DP, P1), tl.float32)
-        for start in range(0, count, BLOCK):
-            by_z = _slope(z1, odd, start, count, t1, g1, by_g1, BLOCK, P1, UNITS)
-            first += tl.dot(tl.trans(tl.load(_tile(x, start, BLOCK, DP))), by_z, input_precision=PRECISION)
-        store_matrix(by_w1, first, D, DP, P1)
-        tl.debug_barrier()
-        p, m, v = adam(w1, by_w1, m, v, finite, corrections + 2 * epoch, b1, c1, b2, c2, decay, SIZE, FLAT)
-        tl.debug_barrier()
-        epoch += 1
-
-        # Validation with running statistics over the pairs of the lower triangle.
-        for start in range(0, count, BLOCK):
-            a = tl.load(_tile(x, start, BLOCK, DP))
-            a1 = _flat(a, w1, r1, epsilon, D, DP, P1, UNITS, PRECISION)
-            a2 = _flat(a1, w2, r2, epsilon, H1, P1, P2, UNITS, PRECISION)
-            a3 = _flat(a2, w3, r3, epsilon, H2, P2, P3, UNITS, PRECISION)
-            out = tl.dot(a3, load_matrix(w4, H3, P3, P4), input_precision=PRECISION)
-            tl.store(_tile(psi, start, BLOCK, P4), out + load_vector(w4 + H3 * P4, P4)[None, :])
-        tl.debug_barrier()
-        loss = tl.full((), 0.0, tl.float32)
-        for start in range(0, count, BLOCK):
-            own = tl.load(_tile(psi, start, BLOCK, P4))
-            own_target = tl.load(target + start + tl.arange(0, BLOCK))
-            for other in range(0, start + BLOCK, BLOCK):
-                _, error, chosen, apart = _residual(
-                    psi, own, target, own_target, split, start, other, kind, POINTS, BLOCK, P4, PRECISION
-                )
-                loss += tl.sum(tl.sum(tl.where(chosen & (apart >= 0), error * error, 0.0), 1), 0)
-        loss *= check_share
-        better = finite & (loss < best)
-        if better:
-            cells = tl.arange(0, FLAT)
-            tl.store(best_parameters + cells, p, mask=cells < SIZE)
-            units = tl.arange(0, FLAT_UNITS)
-            now = tl.load(r1 + units, mask=units < 2 * UNITS, other=0.0)
-            tl.store(best_running + units, now, mask=units < 2 * UNITS)
-        tl.debug_barrier()
-        best = tl.where(better, loss, best)
-        waited = tl.where(better, 0, waited + 1)
-        going = finite & (waited < patience) & (epoch < max_epochs)
-    tl.store(epochs + run, epoch)
-    tl.store(losses + run, best)
 
 
 def train_embedding(
@@ -258,13 +62,24 @@ def train_embedding(
     places[:, :rows, :inputs] = x.gather(1, order[..., None].expand(-1, -1, inputs)).float() * real[..., None]
     target = torch.zeros(runs, points, device=device)
     target[:, :rows] = bias.gather(1, order).float() * real
-    pairs = torch.zeros(runs, points, points, dtype=torch.int8, device=device)
-    chosen = split.gather(1, order[..., None].expand(-1, -1, split.shape[-1]))
-    chosen = chosen.gather(2, order[:, None].expand(-1, rows, -1))
-    pairs[:, :rows, :rows] = (chosen * (real[:, :, None] & real[:, None, :])).to(torch.int8)
-    diagonal = pairs.diagonal(dim1=-2, dim2=-1)
-    fits, checks = (((pairs == k).sum((-1, -2)) + (diagonal == k).sum(-1)) // 2 for k in (1, 2))
-    kind = 1 + (checks > 0).long()
+    both = real[:, :, None] & real[:, None, :]
+
+    def arranged(matrix: Tensor, rest: int, dtype: torch.dtype) -> Tensor:  # (N, l, l) -> (N, points, points)
+        chosen = matrix.gather(1, order[..., None].expand(-1, -1, matrix.shape[-1]))
+        chosen = chosen.gather(2, order[:, None].expand(-1, rows, -1))
+        out = torch.full((runs, points, points), rest, dtype=dtype, device=device)
+        out[:, :rows, :rows] = torch.where(both, chosen, rest).to(dtype)
+        return out
+
+    kinds = arranged(split, 0, torch.int8)
+    ranks, steps, moves = pairs.order(split, seeds, settings)
+    rank = arranged(ranks, -1, torch.int32)
+    weights = torch.zeros(runs, points, device=device)
+    weights[:, :rows] = real.float()
+    diagonal = kinds.diagonal(dim1=-2, dim2=-1)
+    fits, checks = (((kinds == k).sum((-1, -2)) + (diagonal == k).sum(-1)) // 2 for k in (1, 2))
+    counts = torch.stack([count, 1 + (checks > 0).long(), fits.clamp_min(1), steps], -1).int()
+    rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
     shares = 1 / torch.stack([fits, torch.where(checks > 0, checks, fits)], -1).clamp_min(1).float()
 
     h1, h2, h3 = settings.hidden
@@ -283,13 +98,15 @@ def train_embedding(
     scratch = torch.zeros(runs, store, device=device)
     bits = torch.zeros(runs, points * wide, dtype=torch.int8, device=device)
     with torch.cuda.device_of(x):
-        _kernel[(runs,)](
-            places, target, pairs, torch.stack([count, kind], -1).int(), shares, seeds.to(device).long().contiguous(),
-            packed, packed_running, best, best_running, corrections(settings, device), epochs, losses, scratch, bits,
+        train[(runs,)](
+            places, target, kinds, rank, rank.clone(), moves.contiguous(), counts, shares,
+            seeds.to(device).long().contiguous(), packed, packed_running, best, best_running, rates,
+            epochs, losses, scratch, weights, bits,
             settings.dropout, 1 / (1 - settings.dropout), *adam_arguments(settings), settings.momentum,
-            settings.epsilon, settings.patience, settings.max_epochs, points, store,
+            settings.epsilon, settings.patience, settings.max_epochs, len(rates) - 1, points, store,
             D=inputs, H1=h1, H2=h2, H3=h3, DP=padded, P1=p1, P2=p2, P3=p3, P4=p4, WIDE=wide,
             SIZE=size, FLAT=triton.next_power_of_2(size), FLAT_UNITS=triton.next_power_of_2(2 * units),
-            BLOCK=BLOCK, DROP=settings.dropout > 0, PRECISION=cuda.PRECISION, num_warps=WARPS, num_stages=1,
+            BLOCK=BLOCK, SPAN=SPAN, MINI=settings.batch_size is not None, DROP=settings.dropout > 0,
+            PRECISION=cuda.PRECISION, num_warps=WARPS, num_stages=1,
         )  # fmt: skip
     return best[:, index], best_running[:, :, unit_index], epochs, losses

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aicau.ensembles.kernels import pairs
 from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 
@@ -49,18 +50,20 @@ class _Adam:
     """Adam with an L2 term over a batch of rows, stepping only the rows still active."""
 
     def __init__(self, parameters: Tensor, settings: Any) -> None:
-        self.m, self.v, self.step = torch.zeros_like(parameters), torch.zeros_like(parameters), 0
-        self.settings = settings
+        self.m, self.v, self.settings = torch.zeros_like(parameters), torch.zeros_like(parameters), settings
+        self.step = torch.zeros(*parameters.shape[:-1], 1, dtype=torch.double, device=parameters.device)
 
     def update(self, parameters: Tensor, gradient: Tensor, active: Tensor) -> Tensor:
         s, (b1, b2) = self.settings, self.settings.betas
-        self.step += 1
+        active = active[..., None]
+        self.step = self.step + active
         gradient = gradient + s.weight_decay * parameters
-        self.m = b1 * self.m + (1 - b1) * gradient
-        self.v = b2 * self.v + (1 - b2) * gradient**2
-        scale = (self.v / (1 - b2**self.step)).sqrt() + 1e-8
-        moved = parameters - s.learning_rate / (1 - b1**self.step) * self.m / scale
-        return torch.where(active[..., None], moved, parameters)
+        self.m = torch.where(active, b1 * self.m + (1 - b1) * gradient, self.m)
+        self.v = torch.where(active, b2 * self.v + (1 - b2) * gradient**2, self.v)
+        first, second = (1 - b ** self.step.clamp_min(1) for b in (b1, b2))
+        scale = (self.v / second.to(self.v)).sqrt() + 1e-8
+        moved = parameters - (s.learning_rate / first).to(self.m) * self.m / scale
+        return torch.where(active, moved, parameters)
 
 
 def train_mlp(
@@ -109,7 +112,7 @@ def _embed(
     x: Tensor,
     settings: EmbeddingSettings,
     running: Tensor | None,
-    valid: Tensor | None = None,  # (..., n): points that count in batch statistics
+    valid: Tensor | None = None,  # (..., n): how often a point counts in batch statistics
 ) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """ψ, and the batch statistics of each hidden layer where no running ones are given."""
     statistics = []
@@ -123,7 +126,7 @@ def _embed(
         x = x @ weight.mT
         if running is None:
             assert valid is not None
-            share = valid[..., None] / valid.sum(-1)[..., None, None]
+            share = valid[..., None] / valid.sum(-1).clamp_min(1)[..., None, None]
             mean = (x * share).sum(-2, keepdim=True)
             variance = ((x - mean) ** 2 * share).sum(-2, keepdim=True)
             statistics.append((mean[..., 0, :].detach(), variance[..., 0, :].detach()))
@@ -154,30 +157,37 @@ def train_embedding(
     settings: EmbeddingSettings,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
-    count = valid.sum(-1, keepdim=True)
     fit = split == 1
     check = torch.where((split == 2).any(-1).any(-1)[:, None, None], split == 2, fit)
-    best = torch.full(count.shape[:1], torch.inf, device=x.device)
-    waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
+    rank, steps, moves = pairs.order(split, seeds, settings)
+    best = torch.full(steps.shape, torch.inf, device=x.device)
+    waited, epochs = torch.zeros_like(steps), torch.zeros_like(steps)
     active = torch.ones_like(best, dtype=torch.bool)
     best_parameters, best_running = parameters.clone(), running.clone()
     adam = _Adam(parameters, settings)
     device_index = [x.device] if x.device.type == "cuda" else []
     with torch.random.fork_rng(devices=device_index):
         torch.manual_seed(int(seeds[0]) if seeds.numel() else 0)
-        for _ in range(settings.max_epochs):
-            leaf = parameters.detach().requires_grad_()
-            psi, statistics = _embed(leaf, x, settings, None, valid)
-            loss = pair_loss(psi, bias, fit)
-            (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+        for epoch in range(settings.max_epochs):
             epochs += active
-            active = active & torch.isfinite(loss.detach())
-            parameters = adam.update(parameters, gradient, active)
-            means = torch.cat([mean for mean, _ in statistics], -1)
-            unbiased = count / (count - 1).clamp_min(1)
-            variances = torch.cat([variance for _, variance in statistics], -1) * unbiased
-            moved = (1 - settings.momentum) * running + settings.momentum * torch.stack([means, variances], 1)
-            running = torch.where(active[:, None, None], moved, running)
+            batch = pairs.batches(rank, steps, moves[:, epoch])
+            for step in range(int(steps.max())):
+                chosen = batch == step
+                twice = chosen.sum(-1) + chosen.diagonal(dim1=-2, dim2=-1).long()  # how often a point stands in it
+                weight = (valid.long() if settings.batch_size is None else twice).to(x)
+                going = active & (step < steps)
+                leaf = parameters.detach().requires_grad_()
+                psi, statistics = _embed(leaf, x, settings, None, weight)
+                loss = pair_loss(psi, bias, chosen)
+                (gradient,) = torch.autograd.grad(loss.sum(), leaf)
+                active = active & (~going | torch.isfinite(loss.detach()))
+                going = going & active
+                parameters = adam.update(parameters, gradient, going)
+                means, variances = (torch.cat(part, -1) for part in zip(*statistics, strict=True))
+                inputs = weight.sum(-1, keepdim=True)
+                now = torch.stack([means, variances * (inputs / (inputs - 1).clamp_min(1))], 1)
+                moved = (1 - settings.momentum) * running + settings.momentum * now
+                running = torch.where(going[:, None, None], moved, running)
             with torch.no_grad():
                 loss = pair_loss(embed(parameters, running, x, settings), bias, check)
             better = active & (loss < best)

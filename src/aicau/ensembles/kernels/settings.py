@@ -58,6 +58,7 @@ class EmbeddingSettings:
     dropout: float = 0.1
     learning_rate: float = 3e-4
     betas: tuple[float, float] = (0.9, 0.999)  # the paper prints (0.999, 0.9), which measures worse: docs/decisions.md
+    batch_size: int | None = None  # pairs of a mini-batch; None: all pairs at once
     weight_decay: float = 1e-5
     validation: float = 0.15
     patience: int = 200
@@ -70,6 +71,8 @@ class EmbeddingSettings:
             raise InputError("dropout and validation share must be at least 0 and below 1")
         if self.width < 1 or any(width < 1 for width in self.hidden) or self.max_epochs < 1:
             raise InputError("layers and epochs must be positive")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise InputError(f"a mini-batch holds at least one pair; got {self.batch_size}")
 
     def layers(self, inputs: int) -> list[tuple[int, int]]:
         """(out, in) of every layer, the last one included."""

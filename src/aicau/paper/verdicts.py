@@ -1,0 +1,136 @@
+"""Verdicts on the claims: paired ratios with intervals, and one word."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from aicau.core.statistics import Interval, mean_interval
+from aicau.paper.claims import Claim, Pair, claims
+from aicau.paper.plan import ANY, PRESETS, Outcome
+
+LAST = 10
+MEASURES = ("last ten", "final")  # the first decides
+
+Table = dict[tuple[str, str, int, str], NDArray[np.float64]]  # setting, type, initial, strategy -> (runs,)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    claim: Claim
+    pooled: Interval
+    supports: int
+    contradicts: int
+    comparisons: int
+    preset: str = "learns"
+    measure: str = MEASURES[0]
+
+    @property
+    def word(self) -> str:
+        """holds, does not hold, or undecided."""
+        if self.claim.universal:
+            if self.contradicts:
+                return "does not hold"
+            return "holds" if self.supports == self.comparisons else "undecided"
+        pooled = self.claim.judge(self.pooled)
+        if pooled < 0:
+            return "does not hold"
+        return "holds" if pooled > 0 and self.contradicts * 4 <= self.comparisons else "undecided"
+
+
+def judge(outcome: Outcome) -> list[Verdict]:
+    """Verdicts on the claims whose strategies and panels were run, for every preset and measure."""
+    return [
+        verdict
+        for preset in outcome.plan.presets
+        for measure in MEASURES
+        for verdict in _judge(measured(outcome.frame, preset, measure), preset, measure)
+    ]
+
+
+def measured(frame: pd.DataFrame, preset: str, measure: str) -> Table:
+    """The error of every run, under one preset of Q and one measure."""
+    frame = frame[frame["preset"].isin((preset, ANY))]
+    last = frame.groupby(["setting", "type", "initial"])["round"].transform("max")
+    tail = frame[(frame["round"] > last - (LAST if measure == MEASURES[0] else 1)) & (frame["round"] > 0)]
+    means = tail.groupby(["setting", "type", "initial", "strategy", "run"])["mse"].mean()
+    return {key: part.to_numpy() for key, part in means.groupby(level=[0, 1, 2, 3])}  # type: ignore[misc]
+
+
+def _judge(table: Table, preset: str, measure: str) -> list[Verdict]:
+    verdicts = []
+    for claim in claims():
+        rows = [log_ratio(table, claim.setting, pair) for pair in claim.comparisons()]
+        logs = [row for row in rows if row is not None]
+        if logs:
+            votes = [claim.judge(_ratio(row)) for row in logs]
+            pooled = _ratio(np.mean(logs, axis=0))
+            counts = votes.count(1), votes.count(-1), len(votes)
+            verdicts.append(Verdict(claim, pooled, *counts, preset, measure))
+    return verdicts
+
+
+def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | None:  # (runs,)
+    kind, initial, a, b = pair
+    first, second = table.get((setting, kind, initial, a)), table.get((setting, kind, initial, b))
+    return None if first is None or second is None else np.log(first) - np.log(second)
+
+
+def _ratio(logs: NDArray[np.float64]) -> Interval:
+    log = mean_interval(logs)
+    return Interval(float(np.exp(log.mean)), float(np.exp(log.low)), float(np.exp(log.high)))
+
+
+def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "claim": v.claim.number,
+                "text": v.claim.text,
+                "preset": v.preset,
+                "measure": v.measure,
+                "ratio": v.pooled.mean,
+                "low": v.pooled.low,
+                "high": v.pooled.high,
+                "for": v.supports,
+                "against": v.contradicts,
+                "comparisons": v.comparisons,
+                "verdict": v.word,
+            }
+            for v in verdicts
+        ]
+    )
+
+
+def to_markdown(verdicts: list[Verdict], runs: int) -> str:
+    """The table of claims, one set of columns per preset."""
+    presets = list(dict.fromkeys(v.preset for v in verdicts))
+    found = {(v.claim.number, v.preset, v.measure): v for v in verdicts}
+    texts = {v.claim.number: v.claim.text for v in verdicts}
+    lines = [
+        "# The paper's claims, tested",
+        "",
+        f"{runs} paired runs. Rules and scope of every claim: docs/claims.md. A ratio compares the claim's side with",
+        "the other one (below 1: the claim's side is better), pooled over all comparisons, with its 95% interval; then",
+        "how many single comparisons count for and against the claim, and of how many. Where the final MSE gives",
+        "another verdict than the mean of the last ten, it is in brackets.",
+        "",
+        "Training of Q: " + "; ".join(f"*{p}*, {PRESETS[p]}" for p in presets) + ".",
+        "",
+        "| | claim | " + " | ".join(presets) + " |",
+        "|---|---" + "|---" * len(presets) + "|",
+    ]
+    for number, text in texts.items():
+        cells = []
+        for preset in presets:
+            v, final = (found[number, preset, measure] for measure in MEASURES)
+            other = f" (final: {_short(final)}, {final.word})" if final.word != v.word else ""
+            cells.append(f"{_short(v)}; {v.supports}:{v.contradicts} of {v.comparisons}; **{v.word}**{other}")
+        lines.append(f"| {number} | {text} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _short(v: Verdict) -> str:
+    p = v.pooled
+    return f"{p.mean:.2f}" + ("" if np.isnan(p.low) else f" ({p.low:.2f} to {p.high:.2f})")
