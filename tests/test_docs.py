@@ -90,14 +90,15 @@ def test_the_commands_about_labels_run_one_after_another(tmp_path, monkeypatch):
     assert said.columns[:4].tolist() == ["compound", "predicted", "p_hit", "p_miss"]
 
 
-def test_the_commands_about_plates_run_one_after_another(tmp_path):
+def test_the_commands_about_plates_run_one_after_another(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "plates.md").read_text()
     lines = [line for line in page.splitlines() if line.startswith("aicau ")]
     assert [line.split()[1] for line in lines] == ["init", "ask", "tell", "report"]
     rows = [f"c{i},{i % 5},{i % 7}" for i in range(60)]
     (tmp_path / "candidates.csv").write_text("\n".join(["compound,dose,ph", *rows]) + "\n")
     for line in lines:
-        run(f".venv/bin/{line}", tmp_path)
+        run(f".venv/bin/{line}")
         if "plate-1.csv" in line:
             plate = pd.read_csv(tmp_path / "plate-1.csv")
             assert (plate.compound == "DMSO").sum() == 8

@@ -286,9 +286,7 @@ def test_pending_points_push_the_next_batch_away(tmp_path):
     line = pd.DataFrame({"id": [f"p{i}" for i in range(11)], "x": range(11)})
     with Campaign.create(tmp_path / "l.db", line, target="y", strategy="farthest") as campaign:
         assert campaign.ask(3)["id"].tolist() == ["p5", "p0", "p10"]
-        left, right = campaign.ask(2)["id"]  # p2 and p3 are equally far, and so are p7 and p8
-        assert left in ("p2", "p3")
-        assert right in ("p7", "p8")
+        assert campaign.ask(2)["id"].tolist() in (["p2", "p7"], ["p3", "p7"])  # p2 and p3 are equally far
         assert campaign.ask(1).reason_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
 
 
@@ -298,8 +296,8 @@ def test_another_station_asks_while_this_one_computes(address, monkeypatch):
     plain = asking._choose
     taken = []
 
-    def slow(campaign, *arguments):
-        rows = plain(campaign, *arguments)
+    def slow(campaign, *rest):
+        rows = plain(campaign, *rest)
         if campaign is one and not taken:
             taken.extend(two.ask(5)["compound"])
         return rows
@@ -322,8 +320,8 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path, m
     plain = asking._choose
     told = []
 
-    def slow(campaign, *arguments):
-        rows = plain(campaign, *arguments)
+    def slow(campaign, *rest):
+        rows = plain(campaign, *rest)
         if campaign is one and not told:
             told.append(two.tell(results(two.ask(5), "p1")))
         return rows
@@ -404,7 +402,7 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
     for huge in (10**400, 10**5000):
         with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
             campaign.ask(huge)
-    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; "):
+    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; 'aicau add' takes"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):
         campaign.abandon(["c1\udcff"])

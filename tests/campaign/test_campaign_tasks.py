@@ -214,7 +214,7 @@ def test_no_label_of_a_candidate_is_in_the_training_folds_of_the_member_tested_o
             "row 3, column 'outcome': expected a label, .*got an empty cell",
         ),
         ("classification", {"outcome": [1.0, np.inf]}, "row 3, column 'outcome': expected a label, got inf"),
-        ("classification", {"outcome": ["1", "1.0"]}, "row 3: '1.0' and '1' are one number"),
+        ("classification", {"outcome": ["1", "1.0"]}, "row 3: the class '1.0' looks like '1'; write '1'"),
         ("classification", {"outcome": ["a", "b" * 101]}, "row 3, column 'outcome': expected a label"),
         ("classification", {"outcome": pd.to_datetime(["2020-01-01"] * 2)}, "column 'outcome': expected labels, got"),
         ("classification", {"result": ["a", "b"]}, "has no column 'outcome'"),
@@ -257,7 +257,7 @@ def test_labels_are_trimmed_text_and_failed_wells_have_none(tmp_path):
         assert '"\'=hit"' in file.read_text()
         assert campaign.status()["failed_wells"] == 2
         assert all(check.ok for check in campaign.doctor())
-        with pytest.raises(InputError, match=r"'1\.0' and '1' are one number"):
+        with pytest.raises(InputError, match=r"the class '1\.0' looks like '1'"):
             campaign.tell(pd.DataFrame({"compound": ["c6"], "outcome": ["1.0"]}))
         many = pd.DataFrame({"compound": pool()["compound"].tolist() * 2, "outcome": [f"k{i}" for i in range(80)]})
         many["replicate"] = range(2, 82)
@@ -399,7 +399,7 @@ def test_the_contents_of_labels_in_numbers(tmp_path):
         new = [row for row in rows if row.tell == 2]
         said = kept.predict(np.array([row.candidate for row in new]))
         given = [said.probability[at, said.labels.index(row.label)] for at, row in enumerate(new)]
-        assert contents.rounds[0].held_out == pytest.approx(-np.log(np.maximum(given, 1e-3)).mean())
+        assert campaign.progress().held_out[0] == pytest.approx(-np.log(np.maximum(given, 1e-3)).mean())
         assert (
             np.average([o for _, o, _ in contents.calibration], weights=[n for _, _, n in contents.calibration]) == 0.5
         )

@@ -132,9 +132,7 @@ class Campaign(Changing, Showing):
         author = check_name("the author", author or default_author())
         read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
-        if cost is not None and isinstance(ignore, list | tuple | set) and cost not in ignore:
-            ignore = [*ignore, cost]
-        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight)
+        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight, cost)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)
         plates.settle(settings, layout, controls, edges)

@@ -42,6 +42,7 @@ def settings_for(
     ensemble: str,
     goal: str,
     weight: str | None,
+    cost: str | None = None,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
@@ -57,6 +58,8 @@ def settings_for(
     if weight is not None:
         check_weights(sheet.numbers(weight), weight)
         ignore = [*ignore, weight]
+    if cost is not None and cost not in ignore:
+        ignore = [*ignore, cost]
     target, batch = target.strip(), None if batch is None else batch.strip()
     if batch is not None and target.casefold() == batch.casefold():
         raise InputError(f"target and batch are both called {target!r}; each needs a column of its own")

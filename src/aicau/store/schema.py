@@ -134,7 +134,7 @@ def _digests(connection: Connection) -> None:
 
 
 def _changes(connection: Connection) -> None:
-    connection.exec_driver_sql("CREATE INDEX events_by_kind ON events (kind)")
+    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS events_by_kind ON events (kind)")
 
 
 # Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
