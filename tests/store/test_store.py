@@ -78,7 +78,7 @@ def test_a_folder_a_pipe_and_impossible_names_are_refused(tmp_path):
 
 OPENED = """
 import sys
-from aicau.store import Measurement, examine, open_store
+from aicau.store import Measurement, add_tell, examine, open_store
 opened = []
 sys.addaudithook(lambda event, arguments: opened.append(str(arguments[0])) if event == "open" else None)
 store = open_store(sys.argv[1])
@@ -223,7 +223,7 @@ def test_a_server_that_is_not_there_is_one_sentence(tmp_path):
 READ_ONLY = """
 import sys
 from aicau.core.errors import StoreError
-from aicau.store import Measurement, open_store
+from aicau.store import Measurement, add_tell, open_store
 try:
     store = open_store(sys.argv[1])
     with store.reading() as session:

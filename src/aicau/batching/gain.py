@@ -38,7 +38,7 @@ LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 LISTED = 4096  # points that are looked at together
 HELD = 8 * LISTED  # points that wait with their features in memory
 NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
-SAMPLED = 32_768  # points that M is summed over at most: its error is then below a hundredth
+SAMPLED = 32_768  # points that M is summed over at most (`sample`)
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 

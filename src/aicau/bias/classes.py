@@ -80,7 +80,7 @@ def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
         factor, rest = found.posterior.factor(at, rank)
         shares = (found.posterior.mean(at), rest, found.variance_at(at))
         mean, rest, own = (part.reshape(-1, c, n).mT for part in shares)
-        return mean, factor.reshape(-1, c, n, factor.shape[-1]), rest, own
+        return mean, factor.reshape(len(hot), c, n, factor.shape[-1]), rest, own
 
     return on_simplex(*by_run(believe, o.index, one_hot(o.y, c), o.batch, lead=o.y.ndim - 1))
 

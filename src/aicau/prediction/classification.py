@@ -36,6 +36,15 @@ class ClassPrediction:
         The c classes.
     probability : array, shape (n, c)
     epistemic, bias, aleatoric : array, shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aicau import ClassPrediction
+    >>> none = np.zeros(2)
+    >>> said = ClassPrediction(("no", "yes"), np.array([[0.9, 0.1], [0.2, 0.8]]), none, none, none)
+    >>> said.columns()["predicted"].tolist()
+    ['no', 'yes']
     """
 
     labels: tuple[str, ...]

@@ -37,6 +37,15 @@ class CountPrediction:
     epistemic, bias, aleatoric : array, shape (n,)
     measured : int
         Counts behind the model: no candidate is known better than from that many zeros.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aicau import CountPrediction
+    >>> none = np.zeros(1)
+    >>> said = CountPrediction(np.array([4.0]), np.array([4.0]), none, none, none, measured=10)
+    >>> float(said.columns()["new_low"][0]), float(said.columns()["new_high"][0])
+    (1.0, 8.0)
     """
 
     mean: NDArray[np.float64]

@@ -56,6 +56,15 @@ class ValuePrediction:
         Standardised errors of left-out measurements, and what each weighs.
     level : float
         Of the intervals `low` to `high` (of the truth) and `new_low` to `new_high` (of a new measurement).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from aicau import predict
+    >>> X = np.linspace(0, 1, 20)[:, None]
+    >>> said = predict(X, np.where(np.arange(20) % 4 == 0, X[:, 0], np.nan))
+    >>> bool((said.new_low <= said.low).all() and (said.low <= said.mean).all())
+    True
     """
 
     mean: Tensor

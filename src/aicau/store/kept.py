@@ -63,9 +63,15 @@ class Kept:
         return [(row.basis, row.round, row.info) for row in rows if row is not None]
 
     def model_figures(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """(basis, round, what a report says of it) of every model that was fitted, oldest first, without tensors."""
-        rows = self.connection.execute(select(models.c.basis, models.c.round, models.c.info).order_by(models.c.basis))
-        return [(row.basis, row.round, json.loads(row.info).get("figures", {})) for row in rows]
+        """(basis, round, what a report says of it) of every model that was fitted and can be read, without tensors."""
+        found = []
+        for basis, round, _ in self.model_rounds():
+            try:
+                info = self.connection.execute(select(models.c.info).where(models.c.basis == basis)).scalar_one()
+                found.append((basis, round, json.loads(info).get("figures", {})))
+            except (exc.DBAPIError, AttributeError, TypeError, ValueError):  # damaged: it is fitted again when needed
+                continue
+        return found
 
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
         """Kept once: the model of a history is a function of it. One of another format is replaced."""
