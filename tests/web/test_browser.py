@@ -169,16 +169,24 @@ def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_f
     for page in ("candidates", "map"):
         first.goto(f"{running.url}/c/screen/{page}")
         settled(first)
+    places = {"campaigns": running.url} | {name: f"{running.url}/c/screen/{name}" for name in PAGES}
+    first.goto(running.url)
+    drop(first, "pool.csv", pool().to_csv(index=False))
+    places["create"] = first.url
+    table = results(["c1", "c2"], "P9", pool()).rename(columns={"viability": f"viability {HOSTILE}"})
+    first.goto(places["results"])
+    drop(first, "r.csv", table.assign(compound=["c1", "c2", "nobody", "c2"]).to_csv(index=False))
+    places["check"] = first.url
     for wide in (1280, 420):
         for scheme in ("light", "dark"):
             page = visitor(viewport={"width": wide, "height": 900}, color_scheme=scheme, bypass_csp=True)
-            for name in ("", *PAGES):
-                page.goto(f"{running.url}/c/screen/{name}" if name else running.url)
-                page.screenshot(path=shots / f"{name or 'campaigns'}-{wide}-{scheme}.png", full_page=True)
+            for name, place in places.items():
+                page.goto(place)
+                page.screenshot(path=shots / f"{name}-{wide}-{scheme}.png", full_page=True)
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, wide)
                 found = Axe().run(page).response["violations"]
                 assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], (name, wide, scheme)
-    assert len(list(shots.glob("*.png"))) == 4 * 8
+    assert len(list(shots.glob("*.png"))) == 4 * 10
 
 
 def test_the_map_by_hand_and_pages_by_keyboard(server, visitor, folder):
