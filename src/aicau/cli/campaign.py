@@ -183,7 +183,7 @@ def status(campaign: Where, as_json: Json = False) -> None:
         " ones)",
         f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
         f"task {found['task']}"
-        + (f"; classes {', '.join(found['classes']) or 'none yet'}" if "classes" in found else ""),
+        + (f"; classes {', '.join(found['classes']) or 'none yet'}" if found["task"] == "classification" else ""),
         *(f"note: {words}" for words in found["warnings"][:10]),
         *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",

@@ -132,8 +132,8 @@ WORDS = {
         learning="Root mean squared error of the predictions against the truth, over all candidates.",
         parts="expected squared error",
         bias="bias²",
-        decomposition="The three add up to the expected squared error of one member. Predictions are better: they are"
-        " the mean of the members minus the estimated bias.",
+        decomposition="The three add up to the expected squared error of one member. Predictions are better: they"
+        " combine the networks with other models.",
         observed="share inside the interval",
         calibration=INTERVALS,
     ),

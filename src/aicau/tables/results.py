@@ -275,5 +275,5 @@ def summary(told: dict[str, Any]) -> str:
     parts += [f"{counts[name]} {word}" for name, word in words.items() if counts[name]]
     first = f"{new} new {'measurement' if new == 1 else 'measurements'}" + (f", {known} known already" if known else "")
     if told.get("controls"):
-        parts.append(f"{told['controls']} of controls")
+        parts.append(f"{told['controls']} new {'value' if told['controls'] == 1 else 'values'} of controls")
     return "; ".join([first, *([", ".join(parts)] if parts else []), left])
