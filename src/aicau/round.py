@@ -122,24 +122,20 @@ class Round:
 
         return assess(estimator, state.evidence(None if oracle is None else known))
 
-    def choose(
+    def view(
         self,
-        strategy: Chooser,
         state: State,
         estimate: Omega | Belief | None,
-        m: int,
         room: Tensor | None = None,  # (..., n) how often each may still be asked for; None: new points, once each
         known: Tensor | None = None,  # (..., n) measured or pending; None: what was measured
-        past: Past | None = None,  # of the round before
-        round: int = 0,
         keys: Tensor | None = None,  # (...) of this choice; None: those of the state
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
         weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
         chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
-    ) -> Choice:
-        """The next m points of every run, and the numbers that decided."""
+    ) -> View:
+        """What a strategy sees of the pool."""
         times = state.observations.counts(len(state.x))
-        view = View(
+        return View(
             coordinates(state.x) if frame is None else frame,
             times == 0 if room is None else room > 0,
             times > 0 if known is None else known,
@@ -156,10 +152,31 @@ class Round:
             weight=weight,
             chance=chance,
         ).with_estimate(estimate)
-        previous = None
-        if past is not None and round >= FIRST_DIFFERENCE:
-            previous = past.score.times((past.scale / state.scale) ** 2)
-        return strategy.choose(view, m, previous)
+
+    def choose(
+        self,
+        strategy: Chooser,
+        state: State,
+        estimate: Omega | Belief | None,
+        m: int,
+        room: Tensor | None = None,  # (..., n) as `view` takes it, and so on
+        known: Tensor | None = None,
+        past: Past | None = None,  # of the round before
+        round: int = 0,
+        others: Sequence[tuple[Score, View]] = (),  # of further targets
+        cost: Tensor | None = None,  # (..., n) of a measurement
+        budget: float = float("inf"),
+        **parts: Tensor | None,
+    ) -> Choice:
+        """The next m points of every run, and the numbers that decided."""
+        view = replace(self.view(state, estimate, room, known, **parts), others=tuple(others), cost=cost, budget=budget)
+        return strategy.choose(view, m, self.previous(state, past, round))
+
+    def previous(self, state: State, past: Past | None, round: int) -> Score | None:
+        """The score of the round before in the units of this one, where a difference to it is taken."""
+        if past is None or round < FIRST_DIFFERENCE:
+            return None
+        return past.score.times((past.scale / state.scale) ** 2)
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""

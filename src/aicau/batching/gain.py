@@ -21,7 +21,8 @@ coordinates with a length per feature, as the process behind the bias has learne
 not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
 """
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,6 +57,7 @@ class Gain:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+    joint: ClassVar[bool] = True
 
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
@@ -144,49 +146,89 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
 
     `first` holds the gain of every point before any is chosen. What is chosen only lowers it (but for rare points), so
     a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
+
+    With further targets (`view.others`) the gain is the sum of theirs. With costs it counts per cost, but no point
+    counts as cheaper than what is left of the budget for each point that is left: money that is left over buys nothing.
     """
-    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view)
-    chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
-    inside = posterior(view, features, noise)
-    moment, total = torch.zeros_like(inside), 0.0
-    some, weight = sample(alpha)
-    for index, phi, rest in features.portions(some):
-        own = weight[index, None]
-        moment += ((phi * own).mT @ phi).double()
-        total += float((own[:, 0] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
-    work = Work(inside, moment, chance)
-    first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
-    first = torch.where(view.allowed[0], chance * first, -torch.inf)
+    works = [Work(*pair) for pair in ((score, view), *view.others)]
+    total = sum(work.total for work in works)
+    first = torch.where(view.allowed[0], sum_of(work.first() for work in works), -torch.inf)
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
-    known, chosen = view.measured[0].clone(), []
-    for _ in range(m):
-        while not len(work.index) or float(first.max()) > float(work.best(room)[1]):
-            best = first.topk(min(len(first), LISTED))
-            more = best.indices[best.values > -torch.inf].sort().values
+    known, chosen, left = view.measured[0].clone(), [], view.budget
+    price, lead = torch.ones_like(first[:1]).expand_as(first), works[0]
+    for step in range(m):
+        if view.cost is not None:
+            price = view.cost[0].to(first).clamp_min(left / (m - step))
+            room[view.cost[0] > left] = 0
+            first[room == 0] = -torch.inf
+            if not bool((room > 0).any()):
+                break
+        rate = first if view.cost is None else first / price
+        while not len(lead.index) or float(rate.max()) > float(best(works, room, price)[1]):
+            top = rate.topk(min(len(rate), LISTED))
+            more = top.indices[top.values > -torch.inf].sort().values
             if not len(more):
                 break
-            first[more] = -torch.inf
-            phi, rest = features.at(more)
-            work.add(more, phi, rest + noise[more])
-            if len(work.index) > HELD:  # the worst wait again, with their gain as it is now
-                index, gain = work.drop()
-                first[index] = torch.where(room[index] > 0, gain, -torch.inf)
-        place, worth = work.best(room)
-        at = work.index[place]
-        chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
+            first[more] = rate[more] = -torch.inf
+            for work in works:
+                work.add(more)
+            if len(lead.index) > HELD:  # the worst wait again, with their gain as it is now
+                gain = sum_of(work.now() for work in works)
+                order = (gain / price[lead.index]).argsort(descending=True, stable=True)
+                kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
+                index = lead.index[gone]
+                first[index] = torch.where(room[index] > 0, gain[gone], -torch.inf)
+                rate[index] = first[index] / price[index]
+                for work in works:
+                    work.keep(kept)
+        place, _ = best(works, room, price)
+        at, worth = lead.index[place], sum_of(work.now()[place] for work in works)
+        alpha = sum_of(work.alpha[at] for work in works)
+        chosen.append((at, worth, alpha, worth / total, known[at].clone()))
         room[at] -= 1
         known[at] = True
-        work.measure(place)
+        left -= 0.0 if view.cost is None else float(view.cost[0, at])
+        for work in works:
+            work.measure(place)
     return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    """Of one part, the same bits."""
+    return functools.reduce(torch.add, parts)
+
+
+def best(works: Sequence["Work"], room: Tensor, price: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the largest gain per price is among the points looked at, and what it is."""
+    index = works[0].index
+    gain = sum_of(work.now() for work in works) / price[index]
+    place, _ = take_best(gain, room[index] > 0)
+    return place, torch.where(room[index[place]] > 0, gain[place], -1.0)
 
 
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(self, inside: Tensor, moment: Tensor, chance: Tensor) -> None:
-        self.inside, self.moment, self.chance = inside, moment, chance
-        self.index, self.phi = torch.zeros_like(chance[:0], dtype=torch.int64), chance.new_zeros(0, len(inside))
+    def __init__(self, score: Score, view: View) -> None:
+        self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view)
+        self.sigma2 = noise_of(view).to(view.x)
+        self.chance = torch.ones_like(self.alpha) if view.chance is None else view.chance[0].to(self.alpha)
+        self.inside = posterior(view, self.features, self.sigma2)
+        self.moment, self.total = torch.zeros_like(self.inside), 0.0
+        some, weight = sample(self.alpha)
+        for index, phi, rest in self.features.portions(some):
+            own = weight[index, None]
+            self.moment += ((phi * own).mT @ phi).double()
+            self.total += float((own[:, 0] * (((phi @ self.inside.to(phi)) * phi).sum(-1) + rest)).sum())
+        self.index = torch.zeros_like(self.chance[:0], dtype=torch.int64)
+        self.phi = self.chance.new_zeros(0, len(self.inside))
         self.noise = self.variance = self.shared = self.phi[:, 0]
+
+    def first(self) -> Tensor:  # (n,)
+        """The gain of every point of the pool."""
+        portions = self.features.portions()
+        found = torch.cat([self.gains(phi, rest + self.sigma2[index]) for index, phi, rest in portions])
+        return self.chance * found
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
         """φᵀAφ and φᵀAMAφ."""
@@ -197,9 +239,10 @@ class Work:
         variance, shared = self.parts(phi)
         return shared / (variance + noise)
 
-    def add(self, index: Tensor, phi: Tensor, noise: Tensor) -> None:
+    def add(self, index: Tensor) -> None:
         """Further points."""
-        own = (index, phi, noise, *self.parts(phi))
+        phi, rest = self.features.at(index)
+        own = (index, phi, rest + self.sigma2[index], *self.parts(phi))
         for name, part in zip(NAMES, own, strict=True):
             setattr(self, name, torch.cat([getattr(self, name), part]))
 
@@ -207,21 +250,10 @@ class Work:
         """The gain of every point."""
         return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
 
-    def drop(self) -> tuple[Tensor, Tensor]:
-        """All points but the best half are left out: which, and their gain."""
-        gain = self.now()
-        order = gain.argsort(descending=True, stable=True)
-        kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
-        index = self.index[gone]
+    def keep(self, places: Tensor) -> None:
+        """All other points are left out."""
         for name in NAMES:
-            setattr(self, name, getattr(self, name)[kept])
-        return index, gain[gone]
-
-    def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the largest gain is, and what it is."""
-        gain = self.now()
-        place, _ = take_best(gain, room[self.index] > 0)
-        return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
+            setattr(self, name, getattr(self, name)[places])
 
     def measure(self, place: Tensor) -> None:
         """One measurement of a point."""
