@@ -170,18 +170,32 @@ class Round:
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
         view = replace(self.view(state, estimate, room, known, **parts), others=tuple(others), cost=cost, budget=budget)
-        return strategy.choose(view, m, self.previous(state, past, round))
+        return strategy.choose(view, m, _previous(state, past, round))
 
-    def previous(self, state: State, past: Past | None, round: int) -> Score | None:
-        """The score of the round before in the units of this one, where a difference to it is taken."""
-        if past is None or round < FIRST_DIFFERENCE:
-            return None
-        return past.score.times((past.scale / state.scale) ** 2)
+    def scored(
+        self,
+        strategy: Strategy,
+        state: State,
+        estimate: Omega | Belief | None,
+        past: Past | None = None,
+        round: int = 0,
+        **parts: Tensor | None,
+    ) -> tuple[Score, View]:
+        """What a batch for several targets needs to know of one of them; parameters are those of `choose`."""
+        view = self.view(state, estimate, **parts)
+        return strategy.weighed(strategy.acquisition.score(view), view, _previous(state, past, round)), view
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
         return outcome(self.task.name).fit(state, estimator, names, self.combine)
+
+
+def _previous(state: State, past: Past | None, round: int) -> Score | None:
+    """The score of the round before in the units of this one, where a difference to it is taken."""
+    if past is None or round < FIRST_DIFFERENCE:
+        return None
+    return past.score.times((past.scale / state.scale) ** 2)
 
 
 def first_batch(

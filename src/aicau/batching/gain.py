@@ -31,6 +31,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
+from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.core.runs import threads_for
 from aicau.ensembles import gradients
@@ -162,6 +163,8 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
             room[view.cost[0] > left] = 0
             first[room == 0] = -torch.inf
             if not bool((room > 0).any()):
+                if not step:
+                    raise InputError(f"no point of the next batch costs {left:g} or less; raise the budget")
                 break
         rate = first if view.cost is None else first / price
         while not len(lead.index) or float(rate.max()) > float(best(works, room, price)[1]):

@@ -1,6 +1,8 @@
 """From a request to a batch: chosen outside the lock, and chosen again where another station was faster."""
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -8,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from aicau.campaign import handout, plates
-from aicau.campaign.setup import check_goal, check_room, check_size, room
-from aicau.store import Moment, schema
+from aicau.campaign.setup import check_budget, check_goal, check_room, check_size, room
+from aicau.store import Moment, Session, schema
 
 if TYPE_CHECKING:
     from aicau.campaign.campaign import Campaign
@@ -31,7 +33,7 @@ def ask(
 ) -> pd.DataFrame:
     """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
     n, replicates = check_size(n), check_size(replicates)
-    settings, models = campaign.settings, campaign.models
+    settings = campaign.settings
     plates.check_fits(settings, n * replicates)
     counts = (
         check_goal(settings.get("goal", "map") if goal is None else goal, campaign.task),
@@ -41,10 +43,11 @@ def ask(
         with campaign.store.reading() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
                 return plates.control_rows(settings, known)
-            moment = Moment.read(session)
+            moment, *own = _moments(session)
         check_room(moment, n, campaign.n)
-        model = None if models.missing(moment) else models.at(moment)
-        rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
+        views = campaign.views()
+        fitted = [None if v.models.missing(o) else v.models.at(o) for v, o in zip(views, own, strict=True)]
+        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget)
         if preview:
             with campaign.store.reading() as session:
                 found = handout.frame(session, settings, [_proposal(row) for row in rows])
@@ -52,37 +55,51 @@ def ask(
         with campaign.store.writing() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
                 return plates.control_rows(settings, known)
-            now = Moment.read(session)
+            now, *own = _moments(session)
             if now.change != moment.change:
                 continue  # candidates or settings were changed meanwhile: from the beginning
             if now.last_ask != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = now
-                rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
-            basis = moment.basis if model is None else model.basis
+                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget)
+            basis = next((model.basis for model in fitted if model is not None), moment.basis)
             ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
             return plates.control_rows(settings, handout.batch(session, settings, ask))
+
+
+def _moments(session: Session) -> list[Moment]:
+    """Of all targets together, and of each."""
+    every = Moment.read(session)
+    if len(session.targets) == 1:
+        return [every, every]
+    return [every, *(Moment.read(replace(session, target=target)) for target in session.targets)]
 
 
 def _choose(
     campaign: "Campaign",
     moment: Moment,
-    model: "Model | None",
+    own: Sequence[Moment],  # of each target
+    fitted: "Sequence[Model | None]",
     n: int,
     replicates: int,
     goal: str,
     weight: str | None,
     budget: float | None,
 ) -> list[Row]:
-    from aicau.campaign.choice import affordable, choose
+    from aicau.campaign.choice import Part, affordable, choose, ranked
 
     check_room(moment, n, campaign.n)
-    most = n if budget is None else min(OVERSAMPLE * n, room(moment, campaign.n))
-    how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
-    picks = choose(campaign.models, moment, model, *how)
+    pairs = zip(campaign.targets.items(), campaign.views(), own, fitted, strict=True)
+    parts = [Part(*target, view.models, one, model) for target, view, one, model in pairs]
+    most, costs = n, None
     if budget is not None:
-        costs = campaign.describe([pick.candidate for pick in picks])
-        picks = affordable(picks, costs, campaign.settings, n, budget / replicates)
+        costs, budget = check_budget(campaign.models, campaign.settings, budget), budget / replicates
+        if ranked(campaign.strategy, parts):
+            most = min(OVERSAMPLE * n, room(moment, campaign.n))
+    how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
+    picks = choose(parts, moment.pending, moment.barred, *how, costs, budget or math.inf)
+    if budget is not None and costs is not None:
+        picks = affordable(picks, costs, n, budget)
     wells: dict[int, int] = {}  # of a candidate in this batch, before this pick
     rows = []
     for pick in picks:

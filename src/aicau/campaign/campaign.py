@@ -28,7 +28,7 @@ from aicau.campaign.setup import (
     settings_for,
 )
 from aicau.campaign.showing import Showing
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.core.files import check_new, check_other, named, write_whole
 from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
@@ -60,13 +60,14 @@ class Campaign(Changing, Showing):
         self.store = store
         self.author = check_name("the author", author or default_author())
         self.models = Models(store)
+        self._views: dict[str, Campaign] = {}
 
     @classmethod
     def create(
         cls,
         url: str | Path,
         pool: Any,
-        target: str,
+        target: str | Sequence[str],
         batch: str | None = None,
         strategy: str | None = None,
         seed: int = 0,
@@ -84,6 +85,7 @@ class Campaign(Changing, Showing):
         edges: bool = True,
         scale: str = "linear",
         cost: str | None = None,
+        target_weights: Mapping[str, float] | None = None,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -95,6 +97,8 @@ class Campaign(Changing, Showing):
             The candidates: a CSV, Excel or Parquet file, or a table.
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
+            Several targets have a list of names, one model each, and batches that serve all of them (see `of`); task,
+            scale and goal are those of all.
         strategy : str, optional
             `default` if not given.
         seed : int
@@ -126,13 +130,16 @@ class Campaign(Changing, Showing):
             "log" for a positive target whose errors are ratios: intervals stay positive.
         cost : str, optional
             The column of the pool with the cost of measuring each candidate; see `ask`.
+        target_weights : mapping, optional
+            How much each of several targets counts when a batch is chosen, 1 if not given: {"yield": 2}.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
         read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
         id = id if id is not None else "id"
-        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight, cost)
+        own = (strategy, seed, id, ignore, task, ensemble, goal, weight, cost, target_weights)
+        settings = settings_for(read, target, batch, *own)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)
         plates.settle(settings, layout, controls, edges)
@@ -143,6 +150,31 @@ class Campaign(Changing, Showing):
     def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
         """An existing campaign, as any process left it."""
         return cls(open_store(check_address(url)), author)
+
+    def of(self, target: str) -> "Campaign":
+        """One of several targets, as a campaign of its own: what it predicts, how good that is, its figures.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from aicau import Campaign
+        >>> pool = pd.DataFrame({"id": list("abcdef"), "dose": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+        >>> with Campaign.create("two.db", pool, target=["yield", "purity"]) as campaign:
+        ...     campaign.of("purity").settings["target"]
+        'purity'
+        """
+        if target not in self.targets:
+            raise unknown("target", str(target), list(self.targets))
+        if len(self.targets) == 1:
+            return self
+        if target not in self._views:
+            self._views[target] = Campaign(self.store.of(target), self.author)
+            self._views[target].models.pool = self.models
+        return self._views[target]
+
+    def views(self) -> "list[Campaign]":
+        """One campaign for each target."""
+        return [self.of(target) for target in self.targets]
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -185,7 +217,7 @@ class Campaign(Changing, Showing):
         preview : bool
             Only look: nothing is kept, no point is pending.
         budget : float, optional
-            At most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
+            At most `n` points whose costs fit into it, by what they are worth per cost.
         """
         from aicau.campaign.asking import ask
 
@@ -245,9 +277,22 @@ class Campaign(Changing, Showing):
 
     def predictions(self, details: bool = False) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
+        if len(self.targets) > 1:
+            return self._together(details)
         model = self.models.current()
         with self.store.reading() as session:
             return handout.predictions(session, model, self.settings, details)
+
+    def _together(self, details: bool) -> Iterator[pa.Table]:
+        """Predictions of several targets side by side."""
+        streams = []
+        for view in self.views():
+            model = view.models.current()
+            with view.store.reading() as session:
+                name = f"{view.settings['target']}_"
+                streams.append(handout.predictions(session, model, view.settings, details, name))
+        for parts in zip(*streams, strict=True):
+            yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
 
     def predict(
         self, path: str | Path | None = None, force: bool = False, details: bool = False
@@ -257,6 +302,7 @@ class Campaign(Changing, Showing):
 
         For classification the most probable label, the calibrated probability of each, and the parts of the expected
         log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
+        Of several targets each has these columns, with its name in front: yield_mean, purity_mean.
 
         Parameters
         ----------

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from aicau.campaign import handout, plates
-from aicau.campaign.setup import strategy_of, task_of
+from aicau.campaign.setup import strategy_of, targets_of, task_of
 from aicau.core.errors import InputError
 from aicau.store import PENDING, Check, Moment, Store, examine, schema
 
@@ -23,6 +23,11 @@ class Looking:
     @property
     def settings(self) -> dict[str, Any]:
         return self.store.settings
+
+    @property
+    def targets(self) -> dict[str, float]:
+        """What is measured, and how much each counts when a batch is chosen."""
+        return targets_of(self.settings)
 
     def refreshed(self) -> dict[str, Any]:
         """The settings as they are now, after a change."""
@@ -48,7 +53,7 @@ class Looking:
 
     def blank_columns(self) -> list[str]:
         """Columns of results that a laboratory fills in: the target, the batch where there is one, the status."""
-        return [self.settings["target"], *filter(None, [self.settings["batch"]]), "status"]
+        return [*self.targets, *filter(None, [self.settings["batch"]]), "status"]
 
     def pending(self, ask: int | None = None) -> pd.DataFrame:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch

@@ -27,9 +27,12 @@ class Models:
         self.store = store
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
         self._x: Tensor | None = None
+        self.pool: Models | None = None  # who reads the candidates for several targets
 
     def features(self) -> "Tensor":  # (n, d)
         """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
+        if self.pool is not None:
+            return self.pool.features()
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 

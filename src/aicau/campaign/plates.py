@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau.campaign import layout as wells
+from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, Told, add_tell, changes, schema
 from aicau.tables.sheet import Sheet
@@ -32,6 +33,7 @@ class Control(NamedTuple):
     plate: str
     well: str  # or its number among the rows of this control and plate
     value: float
+    target: str = ""  # which, in a campaign with several
 
 
 def column(sheet: Sheet, name: str | None) -> str | None:
@@ -68,9 +70,11 @@ def _lines(sheet: Sheet, rows: Any) -> Any:
 
 
 def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well: str | None) -> list[Control]:
-    batch, target, status = (column(sheet, one) for one in (settings["batch"], settings["target"], "status"))
-    if batch is None or target is None:
-        missing = settings["target"] if target is None else settings["batch"]
+    batch, status = column(sheet, settings["batch"]), column(sheet, "status")
+    several = targets_of(settings)
+    there = {one: name for one in several if (name := column(sheet, one)) is not None}
+    if batch is None or not there:
+        missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
     said = (
         [""] * sheet.rows
@@ -78,13 +82,18 @@ def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well
         else [str(one).strip().lower() for one in sheet.texts(status, True).to_pylist()]
     )
     bad = np.array([one == "failed" for one in said], dtype=bool)
-    value, plate = sheet.numbers(target, bad), [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    plate = [str(one).strip() for one in sheet.texts(batch).to_pylist()]
     texts = [""] * sheet.rows if well is None else sheet.texts(well, empty=True).to_pylist()
-    found, count = [], Counter[tuple[str, str]]()
-    for at in np.flatnonzero(~bad).tolist():
-        count[names[at], plate[at]] += 1
-        where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
-        found.append(Control(names[at], plate[at], where, float(value[at])))
+    found = []
+    for target, name in there.items():
+        count = Counter[tuple[str, str]]()
+        skip = bad | sheet.blank(name) if len(several) > 1 else bad
+        value = sheet.numbers(name, skip)
+        for at in np.flatnonzero(~skip).tolist():
+            count[names[at], plate[at]] += 1
+            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
+            own = target if len(several) > 1 else ""
+            found.append(Control(names[at], plate[at], where, float(value[at]), own))
     return found
 
 
@@ -131,13 +140,14 @@ def _by_well(sheet: Sheet, settings: dict[str, Any], session: Session, texts: Se
 
 def kept(session: Session, basis: int | None = None) -> list[Control]:
     """The controls as they stand after so many tells, the last value of each plate and well."""
-    found: dict[tuple[str, str, str], Control] = {}
+    found: dict[tuple[str, str, str, str], Control] = {}
     gone, names = changes.void(session), changes.renamed(session)
     for row in session.table(schema.events):
         if row.kind == KIND and row.reference not in gone and (basis is None or row.reference <= basis):
-            for name, plate, well, value in json.loads(row.detail)["rows"]:
-                plate = names.get(plate, plate)
-                found[name, plate, well] = Control(name, plate, well, value)
+            for name, plate, well, value, *rest in json.loads(row.detail)["rows"]:
+                one = Control(name, names.get(plate, plate), well, value, *rest)
+                if session.target in ("", one.target):
+                    found[name, one.plate, well, one.target] = one
     return list(found.values())
 
 
@@ -166,7 +176,7 @@ def tell(
             number = told["tell"] = session.number(schema.tells.c.id) + 1
             session.insert(schema.tells, [(number, digest, 0, int(correct))])
             session.event("tell", author, number, source=source, rows=0)
-        session.event(KIND, author, number, rows=[list(one) for one in new])
+        session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:])] for one in new])
     if controls:
         told |= {"controls": len(new), "already": told["already"] and not new}
     return told

@@ -1,5 +1,7 @@
 """How a campaign does: the expected error by round, what to do next, and its figures."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,6 +9,7 @@ import pandas as pd
 
 from aicau.campaign.looking import Looking
 from aicau.campaign.models import Models
+from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, named, write_whole
 
 if TYPE_CHECKING:
@@ -20,6 +23,10 @@ class Showing(Looking):
 
     models: Models
 
+    @abstractmethod
+    def views(self) -> Sequence["Showing"]:
+        """One campaign for each target."""
+
     def progress(self) -> pd.DataFrame:
         """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
 
@@ -32,18 +39,28 @@ class Showing(Looking):
             `gain`, the share of `error` that another batch is expected to take away;
             `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
             of its plates taken out; `held_r2`, how much of the differences between new candidates the models of earlier
-            rounds predicted. Root mean squares for values, mean losses for labels and counts.
+            rounds predicted. Root mean squares for values, mean losses for labels and counts. Rows of several targets
+            stand below each other, with the `target` of each.
         """
+        if len(self.targets) > 1:
+            parts = [(view.settings["target"], view.outlook().rounds) for view in self.views()]
+            return pd.concat([rounds.assign(target=name) for name, rounds in parts], ignore_index=True)
         return self.outlook().rounds
 
     def advice(self) -> str:
         """Whether to go on or to stop, and why."""
+        if len(self.targets) > 1:
+            return " ".join(f"{view.settings['target']}: {view.outlook().advice}" for view in self.views())
         return self.outlook().advice
 
     def outlook(self) -> "Progress":
         """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
         from aicau.campaign.progress import look
 
+        if len(self.targets) > 1:
+            raise InputError(
+                f"there are several targets; look at one of them, such as of({next(iter(self.targets))!r})"
+            )
         moment = self.moment()
         if not self.models.missing(moment):
             self.models.at(moment)

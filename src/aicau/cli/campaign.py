@@ -17,7 +17,7 @@ from aicau.core.files import reason
 def init(
     campaign: Where,
     candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: one row per candidate")],
-    target: Annotated[list[str], typer.Option(help="What the column of results will be called")],
+    target: Annotated[list[str], typer.Option(help="What the column of results will be called; repeat for several")],
     id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
@@ -36,6 +36,9 @@ def init(
     edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
     scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
+    target_weight: Annotated[
+        list[str] | None, typer.Option(help="How much one of several targets counts: NAME=2; repeat")
+    ] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -47,11 +50,22 @@ def init(
     from aicau.campaign.layout import read_controls
     from aicau.tables.candidates import summary
 
-    if len(target) > 1:
-        names = " and ".join(map(repr, target))
-        raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
-    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control or []), edges, scale, cost)
+    settings = (
+        target if len(target) > 1 else target[0],
+        batch,
+        strategy,
+        seed,
+        id,
+        ignore or [],
+        author,
+        task,
+        ensemble,
+        goal,
+        weight,
+        sheet,
+        skip,
+    )
+    plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []))
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,
@@ -65,6 +79,18 @@ def init(
         f"next: aicau ask {campaign} 8 --out plate-1.csv",
     ]
     say(as_json, status | {"understood": understood}, "\n".join(lines))
+
+
+def _weights(words: list[str]) -> dict[str, float]:
+    """From NAME=2, once per target."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise InputError(f"the weight {word!r} cannot be read; write a target and a number, such as a=2") from None
+    return found
 
 
 @app.command()
@@ -188,8 +214,10 @@ def status(campaign: Where, as_json: Json = False) -> None:
         *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",
     )
-    if found["progress"]:
-        lines += (f"after {found['progress']['measurements']} measurements: {found['progress']['advice']}",)
+    for name, own in found.get("targets", {"": found}).items():
+        if own["progress"]:
+            words = f"after {own['progress']['measurements']} measurements: {own['progress']['advice']}"
+            lines += (f"{name} {words}" if name else words,)
     say(as_json, found, "\n".join(lines))
 
 

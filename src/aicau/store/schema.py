@@ -74,6 +74,7 @@ measurements = Table(
     Column("replicate", Integer),
     Column("superseded_by", Integer),
     Column("label", Text),  # in place of a value where classes are measured
+    Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
 events = Table(
     "events",
@@ -137,5 +138,9 @@ def _changes(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS events_by_kind ON events (kind)")
 
 
+def _targets(connection: Connection) -> None:
+    connection.exec_driver_sql("ALTER TABLE measurements ADD COLUMN target TEXT NOT NULL DEFAULT ''")
+
+
 # Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
-MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests, _changes]
+MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests, _changes, _targets]

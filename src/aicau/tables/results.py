@@ -64,6 +64,31 @@ def parse(
     return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
 
 
+def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Measurement], list[str]]:
+    """`parse` of several targets: an empty cell is not measured (yet); a failed well failed for every target column."""
+    names = [name for name in targets if any(folded(name) == folded(c) for c in sheet.table.column_names)]
+    if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
+        raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
+    found: list[Measurement] = []
+    notes: dict[str, None] = {}
+    lines: set[int] = set()
+    id, batch, ids, task, own = how
+    sheet = _named(sheet, [id, *targets, *([] if batch is None else [batch]), *OPTIONAL], own)
+    for name in names or targets[:1]:
+        keep = pa.array(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else pa.array([True] * sheet.rows)
+        part = replace(sheet, table=sheet.table.filter(keep), lines=sheet.numbers_of(keep))
+        if part.rows:
+            rows, said = parse(part, id, name, batch, ids, task, own)
+            found += [row._replace(target=name) for row in rows]
+            lines |= {row.line for row in rows}
+            notes |= dict.fromkeys(said)
+    if not found:
+        raise InputError(f"{sheet.name}: no row is filled in; write the results into the columns {', '.join(targets)}")
+    if left := sheet.rows - len(lines):
+        notes[f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out"] = None
+    return found, list(notes)
+
+
 def _is_batch(column: str) -> bool:
     return _BATCH.fullmatch(column.strip().casefold()) is not None
 
@@ -259,7 +284,7 @@ def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> NDArray[np.flo
 def digest(rows: Sequence[Measurement], correct: bool) -> str:
     """A hash of what the rows say, whatever their order."""
     # The first six fields as ever: a table told to an older aicau is known again.
-    lines = sorted(str((*row[:6], *([] if row.label is None else [row.label]))) for row in rows)
+    lines = sorted(str((*row[:6], *filter(None, (row.label, row.target)))) for row in rows)
     return hashlib.sha256("\n".join([f"correct={correct}", *lines]).encode()).hexdigest()
 
 
