@@ -4,17 +4,15 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout, plates
+from aicau.campaign import plates
 from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
@@ -29,7 +27,7 @@ from aicau.campaign.setup import (
 )
 from aicau.campaign.showing import Showing
 from aicau.core.errors import InputError, shown, unknown
-from aicau.core.files import check_new, check_other, named, write_whole
+from aicau.core.files import check_other, named
 from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
 
@@ -272,54 +270,6 @@ class Campaign(Changing, Showing):
         from aicau.campaign.checking import check
 
         return check(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
-
-    # Predicting
-
-    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
-        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        if len(self.targets) > 1:
-            return self._together(details)
-        model = self.models.current()
-        with self.store.reading() as session:
-            return handout.predictions(session, model, self.settings, details)
-
-    def _together(self, details: bool) -> Iterator[pa.Table]:
-        """Predictions of several targets side by side."""
-        streams = []
-        for view in self.views():
-            model = view.models.current()
-            with view.store.reading() as session:
-                name = f"{view.settings['target']}_"
-                streams.append(handout.predictions(session, model, view.settings, details, name))
-        for parts in zip(*streams, strict=True):
-            yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
-
-    def predict(
-        self, path: str | Path | None = None, force: bool = False, details: bool = False
-    ) -> pd.DataFrame | None:
-        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
-        the expected squared error of a network: epistemic, bias, aleatoric.
-
-        For classification the most probable label, the calibrated probability of each, and the parts of the expected
-        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
-        Of several targets each has these columns, with its name in front: yield_mean, purity_mean.
-
-        Parameters
-        ----------
-        path : str or Path, optional
-            Stream the table into this CSV, Parquet or Excel file instead of returning it.
-        force : bool
-            Replace an existing file.
-        details : bool
-            Also the ignored columns, and mean and number of the measurements of each candidate.
-        """
-        if path is None:
-            return pa.concat_tables(self.predictions(details)).to_pandas()
-        check_new(named(path), force, self.store.engine.url.database)
-        stream = self.predictions(details)
-        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
-        write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
-        return None
 
     # Files
 

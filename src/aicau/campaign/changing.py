@@ -54,6 +54,13 @@ class Changing(Looking):
         with self.store.writing() as session:
             return changes.include(session, index, reason, self.author)
 
+    def confirm(self, ids: Iterable[str] | str) -> int:
+        """Values of these candidates that `warnings` points out are right, and are not pointed out any more. Returns
+        how many there were."""
+        index = indices(self, ids, "confirm")
+        with self.store.writing() as session:
+            return changes.confirm(session, index, self.author)
+
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
         """More candidates, with the columns of the first ones. Rows that are there already are skipped.
 

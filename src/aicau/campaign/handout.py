@@ -5,7 +5,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -201,21 +200,18 @@ def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
 def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
     """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
     words = candidates.notes(settings["columns"], settings["candidates"])
-    far = {
-        number: (expected, row)
-        for row, detail in changes.changes(session, "tell")
-        for number, expected in detail.get("suspects", ())
-    }
+    far = changes.suspects(session)
     if not far:
         return words
     there = [row for row in session.measurements() if row.id in far]
     names = described(session, settings, [row.candidate for row in there])[settings["id"]]
     for row, name in zip(there, names, strict=True):
-        expected, event = far[row.id]
+        expected, tell = far[row.id]
         where = "" if row.batch is None else f" on {row.batch!r}"
+        what = f"{row.target or settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
         words.append(
-            f"{row.target or settings['target']} {row.value:.6g} of {name!r}{where} (tell {event.reference}) is far from"
-            f" what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell --correct'"
+            f"{what} is far from what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell"
+            " --correct'; is it right? say so with 'aicau confirm'"
         )
     return words
 
@@ -279,22 +275,15 @@ def history(session: Session) -> pd.DataFrame:
     for row in rows:
         detail = json.loads(row.detail)
         shortened = {
-            k: detail[k] for k in detail if k not in ("answered", "answers", "candidates", "suspects", "settings")
+            k: detail[k]
+            for k in detail
+            if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
         }
         shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
         words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
     return pd.DataFrame(
         {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
     ).rename(columns={"kind": "what"})
-
-
-def html(where: str, found: dict[str, Any]) -> str:
-    """A campaign as a small table, for notebooks."""
-    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
-    rows = [("campaign", where), *((name, found[name]) for name in names)]
-    rows += [("warning", words) for words in found["warnings"]]
-    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-    return f"<table>{''.join(cells)}</table>"
 
 
 def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:

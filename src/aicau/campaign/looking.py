@@ -1,6 +1,7 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -126,4 +127,13 @@ class Looking:
         )
 
     def _repr_html_(self) -> str:
-        return handout.html(self.store.where, self.status())
+        return _html(self.store.where, self.status())
+
+
+def _html(where: str, found: dict[str, Any]) -> str:
+    """A campaign as a small table, for notebooks."""
+    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
+    rows = [("campaign", where), *((name, found[name]) for name in names)]
+    rows += [("warning", words) for words in found["warnings"]]
+    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(cells)}</table>"

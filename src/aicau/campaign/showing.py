@@ -1,12 +1,16 @@
-"""How a campaign does: the expected error by round, what to do next, and its figures."""
+"""What a campaign predicts, and how it does: the expected error by round, what to do next, and its figures."""
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow as pa
 
+from aicau import tables
+from aicau.campaign import handout
 from aicau.campaign.looking import Looking
 from aicau.campaign.models import Models
 from aicau.core.errors import InputError
@@ -26,6 +30,52 @@ class Showing(Looking):
     @abstractmethod
     def views(self) -> Sequence["Showing"]:
         """One campaign for each target."""
+
+    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
+        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
+        if len(self.targets) > 1:
+            return self._together(details)
+        model = self.models.current()
+        with self.store.reading() as session:
+            return handout.predictions(session, model, self.settings, details)
+
+    def _together(self, details: bool) -> Iterator[pa.Table]:
+        """Predictions of several targets side by side."""
+        streams = []
+        for view in self.views():
+            model = view.models.current()
+            with view.store.reading() as session:
+                name = f"{view.settings['target']}_"
+                streams.append(handout.predictions(session, model, view.settings, details, name))
+        for parts in zip(*streams, strict=True):
+            yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
+
+    def predict(
+        self, path: str | Path | None = None, force: bool = False, details: bool = False
+    ) -> pd.DataFrame | None:
+        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
+        the expected squared error of a network: epistemic, bias, aleatoric.
+
+        For classification the most probable label, the calibrated probability of each, and the parts of the expected
+        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
+        Of several targets each has these columns, with its name in front: yield_mean, purity_mean.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Stream the table into this CSV, Parquet or Excel file instead of returning it.
+        force : bool
+            Replace an existing file.
+        details : bool
+            Also the ignored columns, and mean and number of the measurements of each candidate.
+        """
+        if path is None:
+            return pa.concat_tables(self.predictions(details)).to_pandas()
+        check_new(named(path), force, self.store.engine.url.database)
+        stream = self.predictions(details)
+        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
+        write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
+        return None
 
     def progress(self) -> pd.DataFrame:
         """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
@@ -78,7 +128,8 @@ class Showing(Looking):
 
         force = force or is_report(named(path))
         check_new(named(path), force, self.store.engine.url.database)
-        text = render(gather(self))  # type: ignore[arg-type]
+        every = [gather(view) for view in self.views()]  # type: ignore[arg-type]
+        text = render(*every, status=self.status())
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 
     def plot_learning_curve(self) -> "Figure":

@@ -66,6 +66,17 @@ def include(
 
 
 @app.command()
+def confirm(campaign: Where, ids: Ids, author: Author = None, as_json: Json = False) -> None:
+    """Say that values are right which status points out as unusual.
+
+    Example: aicau confirm screen.db compound-17
+    """
+    with opened(campaign, author) as found:
+        count = found.confirm(ids)
+    say(as_json, {"confirmed": count}, f"{many(count, 'value')} confirmed")
+
+
+@app.command()
 def add(
     campaign: Where,
     candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet, with the columns of the first candidates")],

@@ -111,6 +111,27 @@ def include(session: Session, candidates: dict[int, str], reason: str, author: s
     return len(candidates)
 
 
+def suspects(session: Session) -> dict[int, tuple[float, int]]:
+    """Measurements far from what was known that nobody confirmed: what was expected, and the tell of each."""
+    found: dict[int, tuple[float, int]] = {}
+    for row, detail in changes(session, "tell", "confirm"):
+        found |= {number: (expected, row.reference) for number, expected in detail.get("suspects", ())}
+        for number in detail.get("confirmed", ()):
+            found.pop(number, None)
+    return found
+
+
+def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
+    """Values that were pointed out and are right: how many."""
+    far = suspects(session)
+    rows = [row for row in session.measurements() if row.id in far and row.candidate in candidates]
+    for candidate, name in candidates.items():
+        if candidate not in {row.candidate for row in rows}:
+            raise InputError(f"no value of {shown(name)} is pointed out as unusual; nothing was changed")
+    session.event("confirm", author, None, ids=sorted(candidates.values()), confirmed=[row.id for row in rows])
+    return len(rows)
+
+
 def change(session: Session, new: dict[str, Any], author: str) -> None:
     """Other settings from now on."""
     _number(session, "change", author, [], settings=new)

@@ -77,7 +77,13 @@ def create(
 ) -> Response:
     upload, lib = dropped(request, number), library(request)
     key, address = lib.new_address(name)
-    options: dict[str, Any] = {"target": target, "batch": batch.strip() or None, "id": id, "task": task}
+    targets = [word.strip() for word in target.split(",") if word.strip()]
+    options: dict[str, Any] = {
+        "target": targets if len(targets) > 1 else target,
+        "batch": batch.strip() or None,
+        "id": id,
+        "task": task,
+    }
     options |= {"goal": _goal(goal, threshold), "weight": weight or None, "scale": scale, "cost": cost or None}
     names = [word for word in controls.split(",") if word.strip()]
     options |= {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
@@ -143,6 +149,13 @@ def include(request: Request, key: str, ids: Ids, reason: Word = "") -> Response
     opened(request, key)
     count = library(request).by(key, author(request)).include(ids, reason)
     return answer(request, f"/c/{key}/candidates", included=count)
+
+
+@router.post("/c/{key}/confirm", summary="Values that were pointed out are right.")
+def confirm(request: Request, key: str, ids: Ids) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).confirm(ids)
+    return answer(request, f"/c/{key}/noise", confirmed=count)
 
 
 @router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")

@@ -160,7 +160,7 @@ def overview(request: Request, key: str) -> dict[str, Any]:
     )
     return data | {
         "next_step": step,
-        "advice": "" if progress is None else progress.advice,
+        "advice": [] if progress is None else data["look"]["advice"],
         "progress": [] if progress is None else progress.rounds,
         "parts": [] if contents is None else contents.rounds,
     }
@@ -208,7 +208,7 @@ def results(request: Request, key: str) -> dict[str, Any]:
     data = basis(request, key)
     campaign = opened(request, key)
     told = campaign.measurements().iloc[::-1]
-    names = [campaign.settings["id"], campaign.settings["target"], campaign.settings["batch"]]
+    names = [campaign.settings["id"], *campaign.targets, campaign.settings["batch"]]
     return data | {"columns": names, "rows": told.head(200), "total": len(told)}
 
 
@@ -242,8 +242,8 @@ def noise(request: Request, key: str) -> dict[str, Any]:
     data = basis(request, key)
     contents = (data["look"] or {}).get("contents")
     if contents is None:
-        return data | {"noise": None, "labels": None, "unusual": []}
-    return data | {"noise": contents.noise, "labels": contents.labels, "unusual": contents.unusual}
+        return data | {"noise": None, "labels": None}
+    return data | {"noise": contents.noise, "labels": contents.labels}
 
 
 @page("/c/{key}/history", "history.html.j2")
