@@ -152,24 +152,21 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     counts as cheaper than what is left of the budget for each point that is left: money that is left over buys nothing.
     """
     works = [Work(*pair) for pair in ((score, view), *view.others)]
-    total = sum(work.total for work in works)
     first = torch.where(view.allowed[0], sum_of(work.first() for work in works), -torch.inf)
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
-    known, chosen, left = view.measured[0].clone(), [], view.budget
-    price, lead = torch.ones_like(first[:1]).expand_as(first), works[0]
+    known, chosen, left, lead = view.measured[0].clone(), [], view.budget, works[0]
+    price = torch.ones_like(first[:1]).expand_as(first)
     for step in range(m):
         if view.cost is not None:
             price = view.cost[0].to(first).clamp_min(left / (m - step))
             room[view.cost[0] > left] = 0
             first[room == 0] = -torch.inf
             if not bool((room > 0).any()):
-                if not step:
-                    raise InputError(f"no point of the next batch costs {left:g} or less; raise the budget")
                 break
         rate = first if view.cost is None else first / price
         while not len(lead.index) or float(rate.max()) > float(best(works, room, price)[1]):
-            top = rate.topk(min(len(rate), LISTED))
-            more = top.indices[top.values > -torch.inf].sort().values
+            values, more = rate.topk(min(len(rate), LISTED))
+            more = more[values > -torch.inf].sort().values
             if not len(more):
                 break
             first[more] = rate[more] = -torch.inf
@@ -184,21 +181,29 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
                 rate[index] = first[index] / price[index]
                 for work in works:
                     work.keep(kept)
-        place, _ = best(works, room, price)
+        place = best(works, room, price)[0]
         at, worth = lead.index[place], sum_of(work.now()[place] for work in works)
-        alpha = sum_of(work.alpha[at] for work in works)
-        chosen.append((at, worth, alpha, worth / total, known[at].clone()))
+        chosen.append(
+            (
+                at,
+                worth,
+                sum_of(work.alpha[at] for work in works),
+                worth / sum(w.total for w in works),
+                known[at].clone(),
+            )
+        )
         room[at] -= 1
         known[at] = True
         left -= 0.0 if view.cost is None else float(view.cost[0, at])
         for work in works:
             work.measure(place)
+    if not chosen:
+        raise InputError(f"no point of the next batch costs {left:g} or less; raise the budget")
     return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    """Of one part, the same bits."""
-    return functools.reduce(torch.add, parts)
+    return functools.reduce(torch.add, parts)  # of one part, the same bits
 
 
 def best(works: Sequence["Work"], room: Tensor, price: Tensor) -> tuple[Tensor, Tensor]:
@@ -229,25 +234,19 @@ class Work:
 
     def first(self) -> Tensor:  # (n,)
         """The gain of every point of the pool."""
-        portions = self.features.portions()
-        found = torch.cat([self.gains(phi, rest + self.sigma2[index]) for index, phi, rest in portions])
-        return self.chance * found
+        parts = [(self.parts(phi), rest + self.sigma2[index]) for index, phi, rest in self.features.portions()]
+        return self.chance * torch.cat([shared / (variance + noise) for (variance, shared), noise in parts])
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
         """φᵀAφ and φᵀAMAφ."""
         moved = phi @ self.inside.to(phi)
         return (moved * phi).sum(-1), ((moved @ self.moment.to(phi)) * moved).sum(-1)
 
-    def gains(self, phi: Tensor, noise: Tensor) -> Tensor:  # (s, p), (s,) σ² + ρ -> (s,)
-        variance, shared = self.parts(phi)
-        return shared / (variance + noise)
-
     def add(self, index: Tensor) -> None:
         """Further points."""
         phi, rest = self.features.at(index)
-        own = (index, phi, rest + self.sigma2[index], *self.parts(phi))
-        for name, part in zip(NAMES, own, strict=True):
-            setattr(self, name, torch.cat([getattr(self, name), part]))
+        own = zip(NAMES, (index, phi, rest + self.sigma2[index], *self.parts(phi)), strict=True)
+        self.__dict__.update({name: torch.cat([getattr(self, name), part]) for name, part in own})
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
@@ -255,8 +254,7 @@ class Work:
 
     def keep(self, places: Tensor) -> None:
         """All other points are left out."""
-        for name in NAMES:
-            setattr(self, name, getattr(self, name)[places])
+        self.__dict__.update({name: getattr(self, name)[places] for name in NAMES})
 
     def measure(self, place: Tensor) -> None:
         """One measurement of a point."""
@@ -303,9 +301,8 @@ def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
         return torch.arange(len(alpha), device=alpha.device), alpha
     along = alpha.double().cumsum(0)
     steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
-    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
-        alpha, float(along[-1]) / SAMPLED
-    )
+    places = torch.searchsorted(along, steps).clamp_max(len(alpha) - 1)
+    return places, torch.full_like(alpha, float(along[-1]) / SAMPLED)
 
 
 def evenly(n: int, most: int, like: Tensor) -> Tensor:

@@ -30,11 +30,13 @@ def ask(
     replicates: Any,
     preview: bool,
     budget: float | None = None,
+    layout: dict[str, Any] | None = None,  # of this batch only
 ) -> pd.DataFrame:
     """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
     n, replicates = check_size(n), check_size(replicates)
     settings = campaign.settings
-    plates.check_fits(settings, n * replicates)
+    plate = layout or settings.get("layout")
+    plates.check_fits(plate, n * replicates)
     counts = (
         check_goal(settings.get("goal", "map") if goal is None else goal, campaign.task),
         settings.get("weight") if weight is None else weight,
@@ -42,29 +44,30 @@ def ask(
     while True:
         with campaign.store.reading() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
-                return plates.control_rows(settings, known)
+                return known
             moment, *own = _moments(session)
         check_room(moment, n, campaign.n)
         views = campaign.views()
         fitted = [None if v.models.missing(o) else v.models.at(o) for v, o in zip(views, own, strict=True)]
-        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget)
+        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate)
         if preview:
             with campaign.store.reading() as session:
                 found = handout.frame(session, settings, [_proposal(row) for row in rows])
-                return plates.control_rows(settings, found)
+                return plates.control_rows(plate, settings["id"], found)
         with campaign.store.writing() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
-                return plates.control_rows(settings, known)
+                return known
             now, *own = _moments(session)
             if now.change != moment.change:
                 continue  # candidates or settings were changed meanwhile: from the beginning
             if now.last_ask != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = now
-                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget)
+                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate)
             basis = next((model.basis for model in fitted if model is not None), moment.basis)
-            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
-            return plates.control_rows(settings, handout.batch(session, settings, ask))
+            detail = {} if layout is None else {"layout": layout}
+            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author, **detail)
+            return handout.whole(session, settings, ask)
 
 
 def _moments(session: Session) -> list[Moment]:
@@ -85,6 +88,7 @@ def _choose(
     goal: str,
     weight: str | None,
     budget: float | None,
+    plate: dict[str, Any] | None,
 ) -> list[Row]:
     from aicau.campaign.choice import Part, affordable, choose, ranked
 
@@ -108,7 +112,7 @@ def _choose(
             reason = f"well {well + 1} of {replicates}: {pick.reason}" if replicates > 1 else pick.reason
             rows.append(replace(pick, replicate=pick.replicate + extra + well, reason=reason))
         wells[pick.candidate] = extra + replicates - 1
-    found = plates.placed(campaign.settings, rows, moment.last_ask + 1)
+    found = plates.placed(plate, rows, campaign.settings["seed"], moment.last_ask + 1)
     return [(row.candidate, row.replicate, row.reason, json.dumps(row.numbers, sort_keys=True)) for row in found]
 
 

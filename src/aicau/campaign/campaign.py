@@ -140,7 +140,8 @@ class Campaign(Changing, Showing):
         settings = settings_for(read, target, batch, *own)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)
-        plates.settle(settings, layout, controls, edges)
+        if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
+            settings["layout"] = made
         pieces = candidates.cut(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
@@ -197,6 +198,9 @@ class Campaign(Changing, Showing):
         replicates: int = 1,
         preview: bool = False,
         budget: float | None = None,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
@@ -216,10 +220,13 @@ class Campaign(Changing, Showing):
             Only look: nothing is kept, no point is pending.
         budget : float, optional
             At most `n` points whose costs fit into it, by what they are worth per cost.
+        layout, controls, edges
+            The plate of this batch, as `create` takes it; that of the campaign where it is not given.
         """
         from aicau.campaign.asking import ask
 
-        return ask(self, n, request, goal, weight, replicates, preview, budget)
+        plate = plates.layout_for(self.refreshed(), layout, controls, edges)
+        return ask(self, n, request, goal, weight, replicates, preview, budget, plate)
 
     # Telling
 

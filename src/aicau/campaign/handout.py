@@ -5,12 +5,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aicau.campaign import plates
 from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, targets_of, task_of
 from aicau.core.errors import InputError, shown
@@ -34,14 +36,13 @@ def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd
     found["replicate"] = [row.replicate for row in rows]
     found["reason"] = [row.why for row in rows]
     numbers = [numbers_of(row, session.target) for row in rows]
-    if settings.get("layout"):
+    if settings.get("layout") or any("well" in one for one in numbers):
         found.insert(1, "well", [one.get("well") for one in numbers])
     for name in candidates.REASONS:
         found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
-    for target in settings.get("targets", ()):  # parts of the error of each, where there are several
-        for name in candidates.REASONS[-3:]:
-            own = [one.get("of", {}).get(target[0], {}).get(name) for one in numbers]
-            found[f"reason_{target[0]}_{name}"] = pd.Series(own, dtype="float64")
+    for target, name in product(dict(settings.get("targets", ())), candidates.REASONS[-3:]):
+        own = [one.get("of", {}).get(target, {}).get(name) for one in numbers]
+        found[f"reason_{target}_{name}"] = pd.Series(own, dtype="float64")
     return found
 
 
@@ -57,7 +58,12 @@ def answered(
         return None
     if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
-    return batch(session, settings, row.id)
+    return whole(session, settings, row.id)
+
+
+def whole(session: Session, settings: dict[str, Any], ask: int) -> pd.DataFrame:
+    """One batch, with the controls of its plate below the points."""
+    return plates.control_rows(plates.layouts(session).get(ask), settings["id"], batch(session, settings, ask))
 
 
 def described(session: Session, settings: dict[str, Any], index: Sequence[int]) -> pd.DataFrame:
@@ -247,9 +253,8 @@ def measurements(session: Session, settings: dict[str, Any], current: bool) -> p
     found = described(session, settings, [row.candidate for row in rows])[[id]]
     label = task_of(settings) == "classification"
     for target in targets_of(settings):
-        own = [row.target in ("", target) for row in rows]
-        values = [row.label if label else row.value for row in rows]
-        found[target] = [value if mine else None for value, mine in zip(values, own, strict=True)]
+        values = [(row.label if label else row.value) if row.target in ("", target) else None for row in rows]
+        found[target] = values
     if "targets" in settings:
         found = found if label else found.astype(dict.fromkeys(targets_of(settings), "float64"))
         found["target"] = [row.target for row in rows]
@@ -280,6 +285,8 @@ def history(session: Session) -> pd.DataFrame:
             if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
         }
         shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
+        if layout := shortened.get("layout"):
+            shortened["layout"] = f"{layout['rows']} x {layout['columns']}"
         words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
     return pd.DataFrame(
         {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}

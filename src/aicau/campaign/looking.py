@@ -1,6 +1,7 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,10 +80,18 @@ class Looking:
 
     def plates(self) -> pd.DataFrame:
         """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
-        if not self.settings.get("layout"):
-            raise InputError("this campaign has no layout; give one when it is made, such as layout=96")
         with self.store.reading() as session:
-            return plates.frame(session, self.settings)
+            if not self.settings.get("layout") and not plates.layouts(session):
+                raise InputError("this campaign has no layout; give it one: 'aicau change CAMPAIGN --layout 96'")
+            if len(self.targets) == 1:
+                return plates.frame(session, self.settings)
+            parts = [(name, plates.frame(replace(session, target=name), self.settings)) for name in self.targets]
+        return pd.concat([part.assign(target=name) for name, part in parts], ignore_index=True)
+
+    def layouts(self) -> dict[int, dict[str, Any]]:
+        """The layout of every batch that has one: `rows` and `columns` of the plate, `wells` for points, `controls`."""
+        with self.store.reading() as session:
+            return plates.layouts(session)
 
     def version(self) -> int:
         """A number that grows with every change: while it is the same, what was read before is still true."""

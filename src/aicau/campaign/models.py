@@ -80,7 +80,7 @@ class Models:
         from aicau.campaign.rows import read
 
         with self.store.reading() as session:
-            controls = kept(session, moment.basis) if self.store.settings.get("layout") else []
+            controls = kept(session, moment.basis)
         return read(moment.rows, controls, is_log(self.store.settings))
 
     def fit(self, moment: Moment, keep: bool = True) -> "Model":

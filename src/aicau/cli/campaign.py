@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from aicau.cli.app import app
-from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
+from aicau.cli.options import Author, Control, Edges, Force, Json, Layout, Out, SheetName, Skip, Where
 from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import reason
@@ -29,11 +29,9 @@ def init(
     weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     sheet: SheetName = None,
     skip: Skip = 0,
-    layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
-    control: Annotated[
-        list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
-    ] = None,
-    edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
+    layout: Layout = None,
+    control: Control = None,
+    edges: Edges = True,
     scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
     target_weight: Annotated[
@@ -104,6 +102,9 @@ def ask(
     replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
     preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
     budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
+    layout: Layout = None,
+    control: Control = None,
+    edges: Edges = True,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -117,9 +118,11 @@ def ask(
     check_out(campaign, out, force)
     with busy("choosing the batch"):
         from aicau.campaign.campaign import Campaign
+        from aicau.campaign.layout import read_controls
 
         with Campaign.open(campaign, author) as opened:
-            frame = opened.ask(n, request, goal, weight, replicates, preview, budget)
+            plate = (layout, read_controls(control or []), edges)
+            frame = opened.ask(n, request, goal, weight, replicates, preview, budget, *plate)
             blank = opened.blank_columns()
     repeats = int((frame["replicate"] > 1).sum())
     points = int(frame["replicate"].notna().sum())

@@ -101,11 +101,12 @@ class Session(Kept):
         basis: int,
         strategy: str,
         author: str,
+        **detail: Any,
     ) -> int:
         ask = self.number(asks.c.id) + 1
         self.insert(asks, [(ask, request, round, basis, len(rows), strategy)])
         self.insert(proposals, [(ask, at, row[0], row[1], PENDING, *row[2:]) for at, row in enumerate(rows)])
-        self.event("ask", author, ask, request=request, round=round, size=len(rows))
+        self.event("ask", author, ask, request=request, round=round, size=len(rows), **detail)
         return ask
 
     def abandon(self, candidates: dict[int, str], author: str) -> int:

@@ -59,9 +59,8 @@ def parse(
     replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else np.zeros(rows)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
-    counts = count.astype(int).tolist()
-    lines = map(sheet.row, range(rows))
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
+    own_lines, counts = map(sheet.row, range(rows)), count.astype(int).tolist()
+    return list(map(Measurement, candidate, *optional, counts, batches, numbers, own_lines, labels)), notes
 
 
 def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Measurement], list[str]]:
@@ -71,7 +70,6 @@ def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Me
         raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
     found: list[Measurement] = []
     notes: dict[str, None] = {}
-    lines: set[int] = set()
     id, batch, ids, task, own = how
     sheet = _named(sheet, [id, *targets, *([] if batch is None else [batch]), *OPTIONAL], own)
     for name in names or targets[:1]:
@@ -80,11 +78,10 @@ def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Me
         if part.rows:
             rows, said = parse(part, id, name, batch, ids, task, own)
             found += [row._replace(target=name) for row in rows]
-            lines |= {row.line for row in rows}
             notes |= dict.fromkeys(said)
     if not found:
-        raise InputError(f"{sheet.name}: no row is filled in; write the results into the columns {', '.join(targets)}")
-    if left := sheet.rows - len(lines):
+        raise InputError(f"{sheet.name}: no row is filled in; write the results into {', '.join(targets)}")
+    if left := sheet.rows - len({row.line for row in found}):
         notes[f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out"] = None
     return found, list(notes)
 

@@ -174,9 +174,18 @@ def rename(request: Request, key: str, old: Word, new: Word) -> Response:
     return answer(request, f"/c/{key}/noise", renamed=count)
 
 
-@router.post("/c/{key}/strategy", summary="Another strategy from the next batch on.")
-def strategy(request: Request, key: str, strategy: Word) -> Response:
-    job = start(request, key, "change", strategy=strategy)
+@router.post("/c/{key}/change", summary="Another strategy or plate from the next batch on.")
+def change(
+    request: Request,
+    key: str,
+    strategy: Word = "",
+    layout: Annotated[Literal["", "96", "384", "none"], Form()] = "",  # never a path
+    controls: Word = "",
+    avoid_edges: Annotated[bool, Form()] = False,
+) -> Response:
+    names = [word for word in controls.split(",") if word.strip()]
+    plate: dict[str, Any] = {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    job = start(request, key, "change", strategy=strategy or None, **plate)
     return answer(request, f"/c/{key}/next?job={job}", job=job)
 
 

@@ -181,7 +181,8 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         rows, states, number = preview["rows"], ["preview"] * len(preview["rows"]), None
     else:
         frame, states, number = campaign.last_batch()
-        rows = [] if frame is None else control_rows(settings, frame).to_dict("records")
+        plate = campaign.layouts().get(data["status"]["asks"])
+        rows = [] if frame is None else control_rows(plate, settings["id"], frame).to_dict("records")
     points = sum(row["reason"] != "control" for row in rows)
     states = [*states[:points], *["control"] * (len(rows) - points)]
     id, names = settings["id"], {c["name"] for c in settings["columns"]}
