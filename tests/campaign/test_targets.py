@@ -194,9 +194,9 @@ def test_status_report_and_figures_show_each(tmp_path):
 def test_a_slip_is_found_beside_its_own_target(tmp_path):
     with filled(tmp_path / "c.db") as made:
         batch = made.ask(3)
-        told = made.tell(values(batch).assign(loss=[3.2, 32.0, 2.9]))
-        assert ["loss 32" in words for words in told["warnings"]] == [True]
-        assert "loss 32 of" in made.warnings()[0]
+        told = made.tell(values(batch).assign(loss=[3.2, 32000.0, 2.9]))
+        assert ["loss 32000" in words for words in told["warnings"]] == [True]
+        assert "loss 32000 of" in made.warnings()[0]
         assert made.confirm([batch["id"][1]]) == 1
         assert made.warnings() == []
         with pytest.raises(InputError, match="no value of 'c0' is pointed out"):

@@ -107,10 +107,7 @@ class Showing(Looking):
         """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
         from aicau.campaign.progress import look
 
-        if len(self.targets) > 1:
-            raise InputError(
-                f"there are several targets; look at one of them, such as of({next(iter(self.targets))!r})"
-            )
+        self._check_one()
         moment = self.moment()
         if not self.models.missing(moment):
             self.models.at(moment)
@@ -152,7 +149,13 @@ class Showing(Looking):
         """Draw the shift of every batch; the share of every label in it."""
         return self._plot("shifts", "shares")
 
+    def _check_one(self) -> None:
+        if len(self.targets) > 1:
+            first = next(iter(self.targets))
+            raise InputError(f"there are several targets; look at one of them, such as of({first!r})")
+
     def _plot(self, *names: str) -> "Figure":
         from aicau.report.gather import plot
 
+        self._check_one()
         return plot(self, *names)  # type: ignore[arg-type]
