@@ -72,10 +72,10 @@ def main() -> None:
             f"run {seed}: per cost {ours[0]:.3f} ({ours[1]} points), ranked {theirs[0]:.3f} ({theirs[1]})", flush=True
         )
     half = 1.96 * np.std(logs, ddof=1) / len(logs) ** 0.5
-    middle = np.mean(logs)
+    middle, low, high = (math.exp(np.mean(logs) + part) for part in (0, -half, half))
     print(
         f"at most {options.most} points a round: error by gain per cost / ranked"
-        f" {math.exp(middle):.2f} ({math.exp(middle - half):.2f} to {math.exp(middle + half):.2f}), {options.runs} runs;"
+        f" {middle:.2f} ({low:.2f} to {high:.2f}), {options.runs} runs;"
         f" {np.mean(points, 0)[0]:.0f} and {np.mean(points, 0)[1]:.0f} points"
     )
 
