@@ -122,54 +122,27 @@ class Round:
 
         return assess(estimator, state.evidence(None if oracle is None else known))
 
-    def view(
-        self,
-        state: State,
-        estimate: Omega | Belief | None,
-        room: Tensor | None = None,  # (..., n) how often each may still be asked for; None: new points, once each
-        known: Tensor | None = None,  # (..., n) measured or pending; None: what was measured
-        keys: Tensor | None = None,  # (...) of this choice; None: those of the state
-        frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
-        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
-        chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
-    ) -> View:
-        """What a strategy sees of the pool."""
-        times = state.observations.counts(len(state.x))
-        return View(
-            coordinates(state.x) if frame is None else frame,
-            times == 0 if room is None else room > 0,
-            times > 0 if known is None else known,
-            state.keys if keys is None else keys,
-            state.predictions,
-            None,
-            state.fitted,
-            state.observations,
-            state.x,
-            room,
-            state.task,
-            skill=state.skill(),
-            times=times,
-            weight=weight,
-            chance=chance,
-        ).with_estimate(estimate)
-
     def choose(
         self,
         strategy: Chooser,
         state: State,
         estimate: Omega | Belief | None,
         m: int,
-        room: Tensor | None = None,  # (..., n) as `view` takes it, and so on
-        known: Tensor | None = None,
+        room: Tensor | None = None,  # (..., n) how often each may still be asked for; None: new points, once each
+        known: Tensor | None = None,  # (..., n) measured or pending; None: what was measured
         past: Past | None = None,  # of the round before
         round: int = 0,
-        others: Sequence[tuple[Score, View]] = (),  # of further targets
+        keys: Tensor | None = None,  # (...) of this choice; None: those of the state
+        frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
+        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
+        chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
+        others: Sequence[tuple[Score, View]] = (),  # of further targets: `scored`
         cost: Tensor | None = None,  # (..., n) of a measurement
         budget: float = float("inf"),
-        **parts: Tensor | None,
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        view = replace(self.view(state, estimate, room, known, **parts), others=tuple(others), cost=cost, budget=budget)
+        view = view_of(state, estimate, room, known, keys, frame, weight, chance)
+        view = replace(view, others=tuple(others), cost=cost, budget=budget)
         return strategy.choose(view, m, _previous(state, past, round))
 
     def scored(
@@ -177,18 +150,53 @@ class Round:
         strategy: Strategy,
         state: State,
         estimate: Omega | Belief | None,
+        room: Tensor | None = None,
+        known: Tensor | None = None,
         past: Past | None = None,
         round: int = 0,
-        **parts: Tensor | None,
+        keys: Tensor | None = None,
+        weight: Tensor | None = None,
+        chance: Tensor | None = None,
     ) -> tuple[Score, View]:
         """What a batch for several targets needs to know of one of them; parameters are those of `choose`."""
-        view = self.view(state, estimate, **parts)
-        return strategy.weighed(strategy.acquisition.score(view), view, _previous(state, past, round)), view
+        view = view_of(state, estimate, room, known, keys, None, weight, chance)
+        return strategy.score(view, _previous(state, past, round))[0], view
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
         return outcome(self.task.name).fit(state, estimator, names, self.combine)
+
+
+def view_of(
+    state: State,
+    estimate: Omega | Belief | None,
+    room: Tensor | None,
+    known: Tensor | None,
+    keys: Tensor | None,
+    frame: Tensor | None,
+    weight: Tensor | None,
+    chance: Tensor | None,
+) -> View:
+    """What is known when a batch is chosen (parameters as in `Round.choose`)."""
+    times = state.observations.counts(len(state.x))
+    return View(
+        coordinates(state.x) if frame is None else frame,
+        times == 0 if room is None else room > 0,
+        times > 0 if known is None else known,
+        state.keys if keys is None else keys,
+        state.predictions,
+        None,
+        state.fitted,
+        state.observations,
+        state.x,
+        room,
+        state.task,
+        skill=state.skill(),
+        times=times,
+        weight=weight,
+        chance=chance,
+    ).with_estimate(estimate)
 
 
 def _previous(state: State, past: Past | None, round: int) -> Score | None:

@@ -177,6 +177,12 @@ class Strategy:
         """Whether an ensemble must be fitted before it can choose."""
         return self.acquisition.needs_model
 
+    def score(self, view: View, previous: Score | None = None) -> tuple[Score, Score]:
+        """What is maximised, with the difference to the round before and the weights; and without both."""
+        plain = self.acquisition.score(view)
+        score = plain.difference(previous) if self.difference and previous is not None else plain
+        return score if view.weight is None else score.weigh(view.weight), plain
+
     def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
         """The next batch of every run; run by run on the CPU, all at once elsewhere.
 
@@ -193,8 +199,7 @@ class Strategy:
         -------
         Choice
         """
-        plain = self.acquisition.score(view)
-        score = self.weighed(plain, view, previous)
+        score, plain = self.score(view, previous)
         if not getattr(self.batching, "joint", False):  # a rule that knows one score: that of all targets, per cost
             score = sum((one for one, _ in view.others), score)
             score = score if view.cost is None else score.weigh(1 / view.cost)
@@ -210,11 +215,6 @@ class Strategy:
         index, *parts = by_run(select, order, points=view.allowed.shape[-1])
         selection = Selection(index, dict(zip(names, parts, strict=True)))
         return Choice(selection, score.alpha, plain if self.difference else None)
-
-    def weighed(self, plain: Score, view: View, previous: Score | None = None) -> Score:
-        """The score of a view as batching takes it: its fall since the round before, by how much each point counts."""
-        score = plain.difference(previous) if self.difference and previous is not None else plain
-        return score if view.weight is None else score.weigh(view.weight)
 
     def reason(self, choice: Choice, run: int, place: int, unit: float = 1.0) -> tuple[str, dict[str, float]]:
         """Why a point was chosen, as the batching rule states it, and the numbers behind it.

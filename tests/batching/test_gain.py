@@ -94,7 +94,7 @@ def test_replicates_and_pending_points_count():
     """Three measurements of a point are one with a third of the noise; a pending point counts as one measurement."""
     view = view_of(known=(3, 17))
     times = view.measured.long() * torch.where(torch.arange(60) == 3, 3, 0)  # 17 is pending
-    features = gain.Features(view)
+    features = gain.Features(view, gain.LANDMARKS)
     noise = gain.noise_of(view)
     phi, rest = features.at(torch.tensor([3, 17]))
     assert float(rest.max()) < 1e-5

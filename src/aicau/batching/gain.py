@@ -22,27 +22,25 @@ not count. Everything is a sum or a maximum over points, so a large pool goes th
 """
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
+from aicau.batching.features import Features
 from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.core.runs import threads_for
-from aicau.ensembles import gradients
-from aicau.gp import rbf
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 LISTED = 4096  # points that are looked at together
 HELD = 8 * LISTED  # points that wait with their features in memory
 NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
 SAMPLED = 32_768  # points that M is summed over at most (`sample`)
-KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
 
@@ -76,70 +74,6 @@ class Gain:
             f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; others learn from it by their"
             " distance"
         )
-
-
-class Covariance:
-    """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
-
-    def __init__(self, view: View, some: Tensor) -> None:
-        self.view = view
-        lengths = getattr(view.cobias, "lengths", None)
-        self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
-        if lengths is None:
-            square = torch.cdist(view.x[some], view.x[some]) ** 2
-            near = square[square > 0]
-            self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
-        fitted: Any = view.fitted
-        self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
-        if view.points is not None and not view.task.probabilities:
-            self.layers = getattr(fitted, "layers", None)
-        self.size = 1.0
-        if self.layers is not None:
-            self.size = float(gradients.squares(self.at(some)[1]).mean())
-            self.layers = self.layers if self.size > 0 else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
-        """What the kernels need of some points."""
-        z = self.view.x[index] / self.lengths
-        return z, [] if self.layers is None else self.layers(self.view.points[index])  # type: ignore[index]
-
-    def between(self, a: tuple[Tensor, list[gradients.Layer]], b: tuple[Tensor, list[gradients.Layer]]) -> Tensor:
-        smooth = rbf(torch.cdist(a[0], b[0]) ** 2)
-        return smooth if not a[1] else 0.5 * (smooth + gradients.between(a[1], b[1]).to(smooth) / self.size)
-
-    def variance(self, a: tuple[Tensor, list[gradients.Layer]]) -> Tensor:  # (m,)
-        one = torch.ones_like(a[0][:, 0])
-        return one if not a[1] else 0.5 * (one + gradients.squares(a[1]).to(one) / self.size)
-
-
-class Features:
-    """φ and ρ of any points of the pool."""
-
-    def __init__(self, view: View) -> None:
-        n, known = len(view.x), view.measured[0].nonzero()[:, 0]
-        known = known[evenly(len(known), LANDMARKS // 2, view.x)] if n > LANDMARKS else known[:0]
-        some = evenly(n, LANDMARKS - len(known), view.x)
-        self.covariance = Covariance(view, some)
-        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
-        values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
-        kept = values > KEPT * values[-1]
-        self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
-        self.every = torch.arange(n, device=view.x.device)
-        self.whole: tuple[Tensor, Tensor] | None = None  # of a small pool, kept
-        self.whole = self.at(self.every) if n <= LISTED else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:  # (m,) -> (m, p), (m,)
-        """φ and ρ."""
-        if self.whole is not None:
-            return self.whole[0][index], self.whole[1][index]
-        points = self.covariance.at(index)
-        phi = self.covariance.between(points, self.landmarks) @ self.root
-        return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
-
-    def portions(self, some: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The pool or some of it in portions: indices, φ and ρ."""
-        for index in (self.every if some is None else some).split(LISTED):
-            yield index, *self.at(index)
 
 
 def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
@@ -218,13 +152,13 @@ class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
     def __init__(self, score: Score, view: View) -> None:
-        self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view)
+        self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view, LANDMARKS)
         self.sigma2 = noise_of(view).to(view.x)
         self.chance = torch.ones_like(self.alpha) if view.chance is None else view.chance[0].to(self.alpha)
         self.inside = posterior(view, self.features, self.sigma2)
         self.moment, self.total = torch.zeros_like(self.inside), 0.0
         some, weight = sample(self.alpha)
-        for index, phi, rest in self.features.portions(some):
+        for index, phi, rest in portions(self.features, some):
             own = weight[index, None]
             self.moment += ((phi * own).mT @ phi).double()
             self.total += float((own[:, 0] * (((phi @ self.inside.to(phi)) * phi).sum(-1) + rest)).sum())
@@ -234,8 +168,11 @@ class Work:
 
     def first(self) -> Tensor:  # (n,)
         """The gain of every point of the pool."""
-        parts = [(self.parts(phi), rest + self.sigma2[index]) for index, phi, rest in self.features.portions()]
-        return self.chance * torch.cat([shared / (variance + noise) for (variance, shared), noise in parts])
+        found = []
+        for index, phi, rest in portions(self.features, torch.arange(len(self.alpha), device=self.alpha.device)):
+            variance, shared = self.parts(phi)
+            found.append(shared / (variance + rest + self.sigma2[index]))
+        return self.chance * torch.cat(found)
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
         """φᵀAφ and φᵀAMAφ."""
@@ -266,6 +203,12 @@ class Work:
         self.shared = self.shared - 2 * by * cross + by**2 * (own @ seen).to(by)
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
         self.inside = self.inside - torch.outer(own, own) / size
+
+
+def portions(features: Features, index: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Some of the pool in portions: indices, φ and ρ."""
+    for some in index.split(LISTED):
+        yield some, *features.at(some)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
@@ -303,8 +246,3 @@ def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
     steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
     places = torch.searchsorted(along, steps).clamp_max(len(alpha) - 1)
     return places, torch.full_like(alpha, float(along[-1]) / SAMPLED)
-
-
-def evenly(n: int, most: int, like: Tensor) -> Tensor:
-    """At most `most` of n places, evenly spaced."""
-    return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()
