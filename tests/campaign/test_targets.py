@@ -78,6 +78,12 @@ def test_a_point_is_pending_until_every_target_came(tmp_path):
         told = made.tell(some.drop(columns="gain"))
         assert (told["completed"], told["failed"], told["pending"]) == (4, 0, 0)
         assert made.status()["failed_wells"] == 1
+        made.change(strategy="random")
+        assert made.of("loss").status()["target"] == "loss"  # a view stays one after a change
+        assert made.of("loss").measurements().shape[0] == 4
+        for change in (lambda one: one.tell(some), lambda one: one.ask(1), lambda one: one.untell(1)):
+            with pytest.raises(InputError, match="'loss' is one of several targets, and is only looked at"):
+                change(made.of("loss"))
         assert made.untell(1) == {"gone": 4, "back": 0, "pending": 4}
         told = made.tell(values(batch)[["id", "gain"]])
         assert (told["completed"], told["pending"]) == (4, 0)

@@ -171,7 +171,7 @@ class Work:
         found = []
         for index, phi, rest in portions(self.features, torch.arange(len(self.alpha), device=self.alpha.device)):
             variance, shared = self.parts(phi)
-            found.append(shared / (variance + rest + self.sigma2[index]))
+            found.append(shared / (variance + (rest + self.sigma2[index])))
         return self.chance * torch.cat(found)
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice

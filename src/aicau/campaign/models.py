@@ -98,7 +98,7 @@ class Models:
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
-            with self.store.writing() as session:
+            with self.store.writing(model=True) as session:
                 session.add_model(moment.basis, moment.round, blob, info)
         return model
 

@@ -64,8 +64,12 @@ class Store:
             yield self._session(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
+    def writing(self, model: bool = False) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
+        if self.target and not model:
+            raise InputError(
+                f"{self.target!r} is one of several targets, and is only looked at; use the whole campaign"
+            )
         with transaction(self.engine, self.where, writing=True) as connection:
             yield self._session(connection)
 
@@ -75,8 +79,10 @@ class Store:
         session = Session(connection, self.target, names)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
             self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
-            self.settings.update({"target": self.target} if self.target else {})
             self.seen["change"] = last
+            if self.target:
+                self.settings["target"] = self.target
+                del self.settings["targets"]
         return session
 
     def of(self, target: str) -> "Store":

@@ -32,7 +32,7 @@ class Looked(Store):
         return True
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
+    def writing(self, model: bool = False) -> Iterator[Session]:
         raise StoreError(f"{self.where} is only looked at here; nothing was changed")
         yield
 
