@@ -253,8 +253,7 @@ def measurements(session: Session, settings: dict[str, Any], current: bool) -> p
     found = described(session, settings, [row.candidate for row in rows])[[id]]
     label = task_of(settings) == "classification"
     for target in targets_of(settings):
-        values = [(row.label if label else row.value) if row.target in ("", target) else None for row in rows]
-        found[target] = values
+        found[target] = [(r.label if label else r.value) if r.target in ("", target) else None for r in rows]
     if "targets" in settings:
         found = found if label else found.astype(dict.fromkeys(targets_of(settings), "float64"))
         found["target"] = [row.target for row in rows]

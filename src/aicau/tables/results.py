@@ -68,15 +68,14 @@ def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Me
     names = [name for name in targets if any(folded(name) == folded(c) for c in sheet.table.column_names)]
     if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
         raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
-    found: list[Measurement] = []
-    notes: dict[str, None] = {}
-    id, batch, ids, task, own = how
+    found, notes = list[Measurement](), dict[str, None]()
+    id, batch, _, _, own = how
     sheet = _named(sheet, [id, *targets, *([] if batch is None else [batch]), *OPTIONAL], own)
     for name in names or targets[:1]:
         keep = pa.array(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else pa.array([True] * sheet.rows)
         part = replace(sheet, table=sheet.table.filter(keep), lines=sheet.numbers_of(keep))
         if part.rows:
-            rows, said = parse(part, id, name, batch, ids, task, own)
+            rows, said = parse(part, id, name, *how[1:])
             found += [row._replace(target=name) for row in rows]
             notes |= dict.fromkeys(said)
     if not found:
