@@ -154,12 +154,10 @@ class Round:
         known: Tensor | None = None,
         past: Past | None = None,
         round: int = 0,
-        keys: Tensor | None = None,
-        weight: Tensor | None = None,
-        chance: Tensor | None = None,
+        **parts: Tensor | None,
     ) -> tuple[Score, View]:
         """What a batch for several targets needs to know of one of them; parameters are those of `choose`."""
-        view = view_of(state, estimate, room, known, keys, None, weight, chance)
+        view = view_of(state, estimate, room, known, **parts)
         return strategy.score(view, _previous(state, past, round))[0], view
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
@@ -173,10 +171,10 @@ def view_of(
     estimate: Omega | Belief | None,
     room: Tensor | None,
     known: Tensor | None,
-    keys: Tensor | None,
-    frame: Tensor | None,
-    weight: Tensor | None,
-    chance: Tensor | None,
+    keys: Tensor | None = None,
+    frame: Tensor | None = None,
+    weight: Tensor | None = None,
+    chance: Tensor | None = None,
 ) -> View:
     """What is known when a batch is chosen (parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
