@@ -7,7 +7,8 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from aicau.campaign.layout import read_controls
 from aicau.tables.results import summary
-from aicau.web.pages import dropped, library, opened, rendered
+from aicau.web.pages import dropped
+from aicau.web.render import knows, library, opened, rendered
 from aicau.web.security import changing, cookie_header
 
 router = APIRouter(dependencies=[Depends(changing)])
@@ -19,6 +20,7 @@ Number = Annotated[float | None, Form(allow_inf_nan=False)]
 
 def answer(request: Request, to: str, **data: Any) -> Response:
     """Back to a page; where JSON is wanted, what happened."""
+    knows(request)
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"page": to, **data})
     return RedirectResponse(to, 303)
