@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Upload:
     name: str  # as they call it
     campaign: str  # its key; empty for a table of candidates
     said: str = ""  # what was stored
+    form: dict[str, Any] = field(default_factory=dict)  # as it was filled in last
+    problem: str = ""  # with it
 
 
 @dataclass

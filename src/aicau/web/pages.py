@@ -58,7 +58,10 @@ def overview(request: Request, key: str) -> dict[str, Any]:
         if pending
         else "Ask for the next batch."
     )
+    rows, cost = library(request).read(key, "moment").rows, data["settings"]["cost"]
+    spent = opened(request, key).describe([row.candidate for row in rows])[cost].astype(float) if cost else []
     return data | {
+        "spent": sum(price * row.repeats for price, row in zip(spent, rows, strict=False)),
         "next_step": step,
         "advice": "" if progress is None else progress.advice,
         "progress": [] if progress is None else progress.rounds,
@@ -183,8 +186,10 @@ def understood(
 ) -> dict[str, Any]:
     """What was understood of a table of candidates, to be corrected before a campaign is made of it."""
     upload = dropped(request, number)
-    found: dict[str, Any] = {"file": upload.name, "number": number, "problem": "", "columns": [], "notes": []}
-    found |= {"rows": 0, "names": [], "sample": [], "id": id, "ignore": ignore or []}
+    form = {"name": Path(upload.name).stem.replace(" ", "-")[:60], "threshold": None} | upload.form
+    id, ignore = id or form.get("id", ""), form.get("ignore", []) if ignore is None else ignore
+    found: dict[str, Any] = {"file": upload.name, "number": number, "problem": upload.problem, "columns": []}
+    found |= {"rows": 0, "names": [], "sample": [], "notes": [], "id": id, "ignore": ignore, "form": form}
     try:
         sheet = tables.read(upload.path)
         names = sheet.table.column_names
@@ -195,4 +200,4 @@ def understood(
         found["notes"] = [*sheet.notes, *columns.notes(found["columns"], sheet.rows)]
     except AicauError as error:
         found["problem"] = str(error)
-    return found | {"suggested": Path(upload.name).stem.replace(" ", "-")[:60]}
+    return found

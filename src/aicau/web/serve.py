@@ -18,7 +18,7 @@ from aicau.report.page import environment
 from aicau.web import changes, downloads, pool
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
-from aicau.web.render import Kept, rendered
+from aicau.web.render import Kept, rendered, wants_page
 from aicau.web.security import LOOPBACK, Gate, Guard
 
 ASSETS = {
@@ -83,8 +83,7 @@ def _refused(request: Request, error: Exception) -> Response:
     else:
         status = 503 if isinstance(error, StoreError) else 400
         words = sentence(error) if isinstance(error, AicauError) else "Something went wrong."
-    wants_page = "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
-    if wants_page:
+    if wants_page(request):
         return rendered(request, "problem.html.j2", status, words=words)
     return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
 
