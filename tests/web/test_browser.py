@@ -177,6 +177,9 @@ def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_f
     first.goto(places["results"])
     drop(first, "r.csv", table.assign(compound=["c1", "c2", "nobody", "c2"]).to_csv(index=False))
     places["check"] = first.url
+    first.goto(places["results"])
+    drop(first, "r.csv", table.to_csv(index=False))
+    places["right"] = first.url
     for wide in (1280, 420):
         for scheme in ("light", "dark"):
             page = visitor(viewport={"width": wide, "height": 900}, color_scheme=scheme, bypass_csp=True)
@@ -186,7 +189,7 @@ def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_f
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, wide)
                 found = Axe().run(page).response["violations"]
                 assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], (name, wide, scheme)
-    assert len(list(shots.glob("*.png"))) == 4 * 10
+    assert len(list(shots.glob("*.png"))) == 4 * 11
 
 
 def test_the_map_by_hand_and_pages_by_keyboard(server, visitor, folder):
