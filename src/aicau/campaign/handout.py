@@ -1,6 +1,5 @@
 """What a campaign hands out, made from the rows of its store: batches, predictions, counts."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -269,27 +268,6 @@ def measurements(session: Session, settings: dict[str, Any], current: bool) -> p
     if not current:
         found["superseded_by"] = pd.array([row.superseded_by for row in rows], dtype="Int64")
     return found
-
-
-def history(session: Session) -> pd.DataFrame:
-    """One row for each thing that happened."""
-    rows = session.table(schema.events)
-    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
-    words = []
-    for row in rows:
-        detail = json.loads(row.detail)
-        shortened = {
-            k: detail[k]
-            for k in detail
-            if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
-        }
-        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
-        if layout := shortened.get("layout"):
-            shortened["layout"] = f"{layout['rows']} x {layout['columns']}"
-        words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
-    return pd.DataFrame(
-        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
-    ).rename(columns={"kind": "what"})
 
 
 def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:

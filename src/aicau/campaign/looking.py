@@ -1,5 +1,6 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -11,7 +12,7 @@ import pandas as pd
 from aicau.campaign import handout, plates
 from aicau.campaign.setup import strategy_of, targets_of, task_of
 from aicau.core.errors import InputError
-from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.store import PENDING, Check, Moment, Session, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -126,7 +127,7 @@ class Looking:
     def history(self) -> pd.DataFrame:
         """All that happened: time, author, what, the number of the ask or tell, and details."""
         with self.store.reading() as session:
-            return handout.history(session)
+            return _history(session)
 
     def __repr__(self) -> str:
         found = self.status()
@@ -146,3 +147,31 @@ def _html(where: str, found: dict[str, Any]) -> str:
     rows += [("warning", words) for words in found["warnings"]]
     cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
     return f"<table>{''.join(cells)}</table>"
+
+
+def _history(session: Session) -> pd.DataFrame:
+    """One row for each thing that happened."""
+    rows = session.table(schema.events)
+    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
+    words = []
+    for row in rows:
+        detail = json.loads(row.detail)
+        shortened = {
+            k: detail[k]
+            for k in detail
+            if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
+        }
+        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
+        if layout := shortened.get("layout"):
+            shortened["layout"] = f"{layout['rows']} x {layout['columns']}"
+        words.append(", ".join(f"{k} {_brief(v)}" for k, v in shortened.items() if v not in (None, "", [])))
+    return pd.DataFrame(
+        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
+    ).rename(columns={"kind": "what"})
+
+
+def _brief(value: Any) -> Any:
+    """A list as words; how many there are, where each is a list itself (values of controls)."""
+    if not isinstance(value, list):
+        return value
+    return len(value) if isinstance(value[0], list) else " ".join(map(str, value))
