@@ -18,7 +18,6 @@ class Round:
 
     round: int
     measurements: int
-    out_of_fold: float | None
     epistemic: float
     bias: float  # the square of it for values
     aleatoric: float

@@ -134,7 +134,7 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
             said = model.predict([row.candidate for row in new])
             checks.append(said.check([row.value if row.label is None else row.label for row in new]))
         f = model.figures
-        rounds.append(Round(number, f.measurements, f.error, f.epistemic, f.bias, f.aleatoric))
+        rounds.append(Round(number, f.measurements, f.epistemic, f.bias, f.aleatoric))
     return rounds, checks
 
 
