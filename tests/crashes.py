@@ -58,6 +58,8 @@ def work(address, acks, name, dies_at):
 
         acknowledge(ready=True)
         rng = random.Random(name)
+        if rng.random() < 0.5:  # half of them are killed among the verbs that change a campaign
+            alter(campaign, f"{name}-first", 0, acknowledge)
         for turn in range(10_000):
             request = f"{name}-{turn}"
             free = campaign.n - campaign.status()["pending"]
