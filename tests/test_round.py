@@ -227,9 +227,9 @@ def test_a_simulation_is_the_round_on_the_same_rows(word):
         assert torch.equal(loop.observations.index[0, :, -4:], choice.selection.index)
         own = loop.fitted[0]
         assert torch.equal(own.predictions, state.predictions)
-        a, b = (round.predictor(one[1:]).predict(one[1:]) for one in (own, state))
-        assert torch.equal(a.mean, b.mean)
-        assert torch.equal(a.unknown, b.unknown)
+    a, b = (round.predictor(one[1:]).predict(one[1:]) for one in (own, state))  # of the last round
+    assert torch.equal(a.mean, b.mean)
+    assert torch.equal(a.unknown, b.unknown)
 
 
 def test_known_and_pending_points_are_kept_at_a_distance():
