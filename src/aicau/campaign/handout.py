@@ -249,10 +249,17 @@ def history(session: Session) -> pd.DataFrame:
         detail = json.loads(row.detail)
         shortened = {k: detail[k] for k in detail if k not in ("answered", "candidates", "suspects", "settings")}
         shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
-        words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
+        words.append(", ".join(f"{k} {_brief(v)}" for k, v in shortened.items() if v not in (None, "", [])))
     return pd.DataFrame(
         {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
     ).rename(columns={"kind": "what"})
+
+
+def _brief(value: Any) -> Any:
+    """A list as words; how many there are, where each is a list itself (values of controls)."""
+    if not isinstance(value, list):
+        return value
+    return len(value) if isinstance(value[0], list) else " ".join(map(str, value))
 
 
 def html(where: str, found: dict[str, Any]) -> str:

@@ -178,7 +178,9 @@ def noise(axes: "Axes", contents: Contents) -> None:
     if not found.replicates:
         return
     mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
-    axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.6, linewidths=0, label="candidates")
+    axes.scatter(
+        mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.8, linewidths=0, zorder=3, label="candidates"
+    )
     if found.dispersion is None:
         axes.axhline(found.sd, color=ORANGE, label="pooled")
         axes.scatter(mean, found.predicted, s=60, marker="_", color=GREY, label="predicted")

@@ -16,7 +16,7 @@ from aicau.campaign.model import Model
 from aicau.campaign.rows import Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
-from aicau.gp import noise
+from aicau.gp.plates import plate_effects
 from aicau.prediction import Check
 from aicau.report import figures, platemap
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
@@ -197,7 +197,7 @@ def _noise(told: Told, model: Model) -> Noise:
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
-        effects = noise.plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
+        effects = plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]

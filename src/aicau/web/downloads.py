@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from aicau import tables
 from aicau.campaign.plates import control_rows
 from aicau.web.candidates import POOL, SAID
-from aicau.web.pages import library, opened
+from aicau.web.render import library, opened
 
 router = APIRouter()
 KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
