@@ -28,6 +28,7 @@ from aicau.campaign.setup import (
     settings_for,
 )
 from aicau.campaign.showing import Showing
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, shown
 from aicau.core.files import check_new, check_other, named, write_whole
 from aicau.store import Store, create_store, open_store
@@ -243,14 +244,14 @@ class Campaign(Changing, Showing):
 
     # Predicting
 
-    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
+    def predictions(self, details: bool = False, engine: Engine = HERE) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
         model = self.models.current()
         with self.store.reading() as session:
-            return handout.predictions(session, model, self.settings, details)
+            return handout.predictions(session, model, self.settings, details, engine)
 
     def predict(
-        self, path: str | Path | None = None, force: bool = False, details: bool = False
+        self, path: str | Path | None = None, force: bool = False, details: bool = False, engine: Engine = HERE
     ) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
         the expected squared error of a network: epistemic, bias, aleatoric.
@@ -266,11 +267,13 @@ class Campaign(Changing, Showing):
             Replace an existing file.
         details : bool
             Also the ignored columns, and mean and number of the measurements of each candidate.
+        engine : Engine
+            Where shards of the candidates are predicted; the numbers do not depend on it.
         """
         if path is None:
-            return pa.concat_tables(self.predictions(details)).to_pandas()
+            return pa.concat_tables(self.predictions(details, engine)).to_pandas()
         check_new(named(path), force, self.store.engine.url.database)
-        stream = self.predictions(details)
+        stream = self.predictions(details, engine)
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None

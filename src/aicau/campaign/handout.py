@@ -5,6 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, task_of
+from aicau.core.engine import Engine
 from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, schema
 from aicau.tables import candidates
@@ -72,7 +74,9 @@ def described(session: Session, settings: dict[str, Any], index: Sequence[int]) 
     return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
 
-def predictions(session: Session, model: "Model", settings: dict[str, Any], details: bool) -> Iterator[pa.Table]:
+def predictions(
+    session: Session, model: "Model", settings: dict[str, Any], details: bool, engine: Engine
+) -> Iterator[pa.Table]:
     """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
     parts = (
         [(ids, features if details else b"") for _, ids, features in session.features()]
@@ -80,17 +84,22 @@ def predictions(session: Session, model: "Model", settings: dict[str, Any], deta
         else [(ids, b"") for ids in session.ids()]
     )
     measured = _measured(session, settings) if details else {}
-    return _stream(model, parts, settings, measured, details)
+    ends = np.cumsum([0, *session.sizes()]).tolist()
+    said = engine.over(model.columns, pairwise(ends))
+    return _stream(said, parts, settings, measured, details)
 
 
 def _stream(
-    model: "Model", parts: Sequence[tuple[bytes, bytes]], settings: dict[str, Any], measured: Any, details: bool
+    predicted: Iterator[dict[str, Any]],
+    parts: Sequence[tuple[bytes, bytes]],
+    settings: dict[str, Any],
+    measured: Any,
+    details: bool,
 ) -> Iterator[pa.Table]:
     start, id = 0, settings["id"]
-    for ids, features in parts:
+    for (ids, features), said in zip(parts, predicted, strict=True):
         own = {id: candidates.ids_of(ids, settings)}
         index = np.arange(start, start + len(own[id]))
-        said = model.predict(index).columns()
         if details:
             table = candidates.unpack(features)
             ignored = [c["name"] for c in settings["columns"] if c["kind"] == "ignored"]

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import app
-from aicau.cli.options import Author, Force, Json, Out, Where
+from aicau.cli.options import Address, Author, EngineName, Force, Json, Out, Where
 from aicau.cli.output import busy, check_out, many, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import PAGES, is_report
@@ -21,6 +21,8 @@ def predict(
         bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
     ] = False,
     force: Force = False,
+    engine: EngineName = "local",
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
@@ -30,15 +32,17 @@ def predict(
     check_out(campaign, out, force)
     with busy("predicting"):
         from aicau.campaign.campaign import Campaign
+        from aicau.core.engine import Engine
 
+        where = Engine(engine, address=address)
         with Campaign.open(campaign) as opened:
             if out is not None:
-                written(out, lambda: opened.predict(out, force, details))
+                written(out, lambda: opened.predict(out, force, details, where))
                 words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
                 found = {"path": str(out), "candidates": opened.n}
                 say(as_json, found, f"{out}: {many(opened.n, 'candidate')}\n{words}")
                 return
-            for at, table in enumerate(opened.predictions(details)):
+            for at, table in enumerate(opened.predictions(details, where)):
                 if not as_json:
                     show(table, header=at == 0)
                     continue
