@@ -109,8 +109,12 @@ def campaign(
     print(compare(contest, out, Engine(engine, jobs, address)))
 
 
-if __name__ == "__main__":
+def main() -> None:
     try:
         app()
     except AicauError as error:
         fail(str(error), 2)
+
+
+if __name__ == "__main__":
+    main()

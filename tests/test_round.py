@@ -14,7 +14,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.kernels import MLPSettings
-from aicau.gp.noise import without_plates
+from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
 from aicau.round import Past, Round, first_batch, round_keys
 from aicau.simulation.loop import Lane, Loop

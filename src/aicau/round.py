@@ -22,7 +22,7 @@ from aicau.core.omega import Omega
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
-from aicau.gp import noise
+from aicau.gp.plates import Controls, without_plates
 from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
 
@@ -83,7 +83,7 @@ class Round:
         x: Tensor,  # (n, d) the pool
         observations: Observations,  # (..., l)
         keys: Tensor,  # (...) one random stream per run, of this round
-        controls: noise.Controls | None = None,  # references beside the candidates, for one run
+        controls: Controls | None = None,  # references beside the candidates, for one run
     ) -> State:
         """The ensemble after the measurements, and what it predicts of the pool."""
         if not observations.rows:
@@ -91,7 +91,7 @@ class Round:
         y = observations.y
         shared = torch.zeros_like(y[..., 0])
         if self.plates and self.task.squared:
-            y, shared = noise.without_plates(x, observations, controls)
+            y, shared = without_plates(x, observations, controls)
         shift, scale = torch.zeros_like(shared), torch.ones_like(shared)
         if self.scaled:
             shift, scale = self.task.units(observations.index, y)

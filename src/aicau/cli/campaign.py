@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from aicau.cli.app import app
+from aicau.cli.app import app, opened
 from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
 from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
@@ -89,12 +89,9 @@ def ask(
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
     check_out(campaign, out, force)
-    with busy("choosing the batch"):
-        from aicau.campaign.campaign import Campaign
-
-        with Campaign.open(campaign, author) as opened:
-            frame = opened.ask(n, request, goal, weight, replicates, preview, budget)
-            blank = opened.blank_columns()
+    with busy("choosing the batch"), opened(campaign, author) as found:
+        frame = found.ask(n, request, goal, weight, replicates, preview, budget)
+        blank = found.blank_columns()
     repeats = int((frame["replicate"] > 1).sum())
     points = int(frame["replicate"].notna().sum())
     wells = f" and {many(len(frame) - points, 'well')} of controls" if len(frame) > points else ""
@@ -125,10 +122,8 @@ def pending(
     Example: aicau pending screen.db --out still-to-measure.csv
     """
     check_out(campaign, out, force)
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        frame, blank = opened.pending(ask), opened.blank_columns()
+    with opened(campaign) as found:
+        frame, blank = found.pending(ask), found.blank_columns()
     written(out, lambda: hand_out(frame, out, force, as_json, f"{out}: {many(len(frame), 'point')}", blank))
 
 
@@ -152,11 +147,10 @@ def tell(
 
     Example: aicau tell screen.db plate-1-results.csv
     """
-    from aicau.campaign.campaign import Campaign
     from aicau.tables.results import summary
 
-    with Campaign.open(campaign, author) as opened:
-        told = opened.tell(results, correct, new or [], sheet, skip)
+    with opened(campaign, author) as found:
+        told = found.tell(results, correct, new or [], sheet, skip)
     after = "aicau pending lists them" if told["pending"] else f"aicau ask {campaign} N, or aicau predict {campaign}"
     notes = (f"note: {words}" for words in told["warnings"])
     say(as_json, told, "\n".join([f"{results}: {summary(told)}", *notes, f"next: {after}"]))
@@ -168,10 +162,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     Example: aicau status screen.db --json
     """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        found = opened.status()
+    with opened(campaign) as one:
+        found = one.status()
     closed = f", {found['excluded']} excluded" if found["excluded"] else ""
     lines: tuple[str, ...] = (
         f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"

@@ -1,21 +1,15 @@
 """The verbs that change a campaign while it runs, and those that list what it holds."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from aicau.cli.app import app
+from aicau.cli.app import app, opened
 from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
 from aicau.cli.output import check_out, hand_out, many, say, written
 
 Ids = Annotated[list[str], typer.Argument(help="Ids of candidates")]
-
-
-def opened(campaign: str, author: str | None = None) -> Any:
-    from aicau.campaign.campaign import Campaign
-
-    return Campaign.open(campaign, author)
 
 
 @app.command()

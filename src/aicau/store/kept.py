@@ -23,14 +23,7 @@ class Kept:
     def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
         """Whole rows in the order of the table's columns, by the driver's own executemany."""
         if rows:
-            columns = ", ".join(table.columns.keys())
-            marks = ", ".join([self.mark] * len(table.columns))
-            self.connection.exec_driver_sql(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", list(rows))
-
-    @property
-    def mark(self) -> str:
-        """Where the driver puts a value into a statement."""
-        return "?" if self.connection.dialect.name == "sqlite" else "%s"
+            self.connection.exec_driver_sql(str(table.insert().compile(self.connection.engine)), list(rows))
 
     def model(self, basis: int) -> Row[Any] | None:
         """None where none was kept, its tensors were dropped, or it is not what was kept."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Table, func, select, update
+from sqlalchemy import Column, Connection, Row, Table, bindparam, func, select, update
 
 from aicau.core.errors import InputError, shown
 from aicau.store import identity
@@ -117,9 +117,10 @@ class Session(Kept):
 
     def move(self, keys: Sequence[tuple[int, int]], status: str) -> None:
         """Proposals (ask, position) into another state."""
-        statement = f"UPDATE proposals SET status = {self.mark} WHERE ask = {self.mark} AND position = {self.mark}"
+        one = (proposals.c.ask == bindparam("one")) & (proposals.c.position == bindparam("place"))
         if keys:
-            self.connection.exec_driver_sql(statement, [(status, *key) for key in keys])
+            statement = update(proposals).where(one).values(status=status)
+            self.connection.execute(statement, [{"one": ask, "place": place} for ask, place in keys])
 
     # Telling
 
@@ -141,9 +142,9 @@ class Session(Kept):
 
     def supersede(self, numbers: Sequence[int], tell: int) -> None:
         """Measurements give way to a tell."""
-        statement = f"UPDATE measurements SET superseded_by = {self.mark} WHERE id = {self.mark}"
         if numbers:
-            self.connection.exec_driver_sql(statement, [(tell, number) for number in sorted(numbers)])
+            statement = update(measurements).where(measurements.c.id == bindparam("one")).values(superseded_by=tell)
+            self.connection.execute(statement, [{"one": number} for number in sorted(numbers)])
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""

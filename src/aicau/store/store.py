@@ -18,7 +18,7 @@ from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.naming import give_name, making
-from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
+from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata, version
 from aicau.store.session import Session
 
 # What settings must hold, and how each kind of column is encoded.
@@ -173,11 +173,10 @@ def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(4716067)")
             if inspect(connection).has_table("meta"):
                 raise InputError(f"{where} holds a campaign (or another table 'meta') already; use an empty database")
+            metadata.create_all(connection, checkfirst=False)
             session = Session(connection)
-            for step in MIGRATIONS:
-                step(connection)
             session.set_meta("format", FORMAT)
-            session.set_meta("version", str(len(MIGRATIONS)))
+            session.set_meta("version", str(version()))
             fill(session)
 
 
@@ -191,7 +190,7 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
     try:
         meta = _meta(engine, where)
         store = Store(engine, where, _settings(meta, where))
-        if _version(meta, where) < len(MIGRATIONS):
+        if _version(meta, where) < version():
             if store.read_only:
                 raise StoreError(
                     f"{where} was made by an older aicau, and you may only read it; ask its owner to open it once with"
@@ -207,9 +206,9 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
 def _migrate(engine: Engine, where: str) -> None:
     with transaction(engine, where, writing=True) as connection:
         session = Session(connection)
-        for step in MIGRATIONS[_version(session.meta(), where) :]:  # another may have been faster
-            step(connection)
-        session.set_meta("version", str(len(MIGRATIONS)))
+        for step in MIGRATIONS[_version(session.meta(), where) - 1 :]:  # another may have been faster
+            connection.exec_driver_sql(step)
+        session.set_meta("version", str(version()))
 
 
 def _look(path: Path, where: str) -> None:
@@ -259,12 +258,12 @@ def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
 
 
 def _version(meta: dict[str, str], where: str) -> int:
-    version = meta.get("version", "")
-    if not version.isdecimal():
+    found = meta.get("version", "")
+    if not found.isdecimal() or found == "0":
         raise fault(where, ValueError("malformed version"))
-    if int(version) > len(MIGRATIONS):
+    if int(found) > version():
         raise InputError(
-            f"{where} was written by a newer aicau (version {version} of its tables, this one knows"
-            f" {len(MIGRATIONS)}); install a newer aicau; nothing was changed"
+            f"{where} was written by a newer aicau (version {found} of its tables, this one knows {version()});"
+            " install a newer aicau; nothing was changed"
         )
-    return int(version)
+    return int(found)

@@ -230,14 +230,3 @@ def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.flo
             out[:, at:stop] = (out[:, at:stop] - np.array(column["shift"])) / column["scale"]
             at = stop
     return out
-
-
-def feature_names(columns: Sequence[dict[str, Any]]) -> list[str]:
-    """What the columns of `encode` are called."""
-    names: list[str] = []
-    for column in columns:
-        if column["kind"] == "number":
-            names.append(column["name"])
-        elif column["kind"] == "category":
-            names.extend(f"{column['name']}={level}" for level in column["levels"])
-    return names

@@ -139,12 +139,12 @@ def dropped(request: Request, number: str, key: str = "") -> Upload:
 
 @page("/c/{key}/noise", "noise.html.j2", "look")
 def noise(request: Request, key: str) -> dict[str, Any]:
-    """How far replicates scatter, what plates share, and what is unusual."""
+    """How far replicates scatter, what plates share, and what may not be meant so."""
     data = basis(request, key)
     contents = data["look"].get("contents")
     if contents is None:
-        return data | {"noise": None, "labels": None, "unusual": []}
-    return data | {"noise": contents.noise, "labels": contents.labels, "unusual": contents.unusual}
+        return data | {"noise": None, "labels": None}
+    return data | {"noise": contents.noise, "labels": contents.labels}
 
 
 @page("/c/{key}/history", "history.html.j2")
