@@ -230,7 +230,7 @@ def run(
     for part, result in zip(parts, found, strict=True):
         some.append(result)
         done += part.job[0].rounds + 1
-        if report is not None:
+        if report is not None and not engine.here:
             report(f"{part.job[0].name} rounds, {part.job[1]} initial points", done, total)
         if len(some) == len(slices):
             mse, queried = (np.concatenate([one[at] for one in some], axis=1) for at in range(2))
