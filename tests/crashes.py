@@ -412,7 +412,7 @@ def tell_growing(address, number):
         size = 0
         while size < POOL:
             size = min(POOL, size + rng.randint(1, 60))
-            campaign.tell(growing().head(size))
+            campaign.tell(growing().head(size).sample(frac=1, random_state=size))
 
 
 def growing():
@@ -420,7 +420,7 @@ def growing():
 
 
 def overlap(address, stations=8):
-    """Every station tells the same file, row after row longer; in the end it is there once."""
+    """Every station tells the same file, longer each time and in another order; in the end it is there once."""
     from aicau import Campaign
 
     create(address)

@@ -119,8 +119,8 @@ def test_torn_logs(tmp_path):
     assert found["refused"] <= 6
 
 
-def test_stations_that_tell_overlapping_files_at_once(tmp_path):
-    crashes.overlap(str(tmp_path / "c.db"), stations=4)
+def test_stations_that_tell_overlapping_files_at_once(address):
+    crashes.overlap(address, stations=6)
 
 
 TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"

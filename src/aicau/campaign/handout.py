@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 from aicau.campaign import plates
 from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, targets_of, task_of
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, numbers_of, schema
 from aicau.tables import candidates
@@ -82,7 +83,12 @@ def described(session: Session, settings: dict[str, Any], index: Sequence[int]) 
 
 
 def predictions(
-    session: Session, model: "Model", settings: dict[str, Any], details: bool, prefix: str = ""
+    session: Session,
+    model: "Model",
+    settings: dict[str, Any],
+    details: bool,
+    prefix: str = "",
+    engine: Engine = HERE,
 ) -> Iterator[pa.Table]:
     """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
     parts = (
@@ -91,11 +97,13 @@ def predictions(
         else [(ids, b"") for ids in session.ids()]
     )
     measured = _measured(session, settings) if details else {}
-    return _stream(model, parts, settings, measured, details, prefix)
+    ends = np.cumsum([0, *session.sizes()]).tolist()
+    said = engine.over(model.columns, pairwise(ends))
+    return _stream(said, parts, settings, measured, details, prefix)
 
 
 def _stream(
-    model: "Model",
+    predicted: Iterator[dict[str, Any]],
     parts: Sequence[tuple[bytes, bytes]],
     settings: dict[str, Any],
     measured: Any,
@@ -103,10 +111,9 @@ def _stream(
     prefix: str,
 ) -> Iterator[pa.Table]:
     start, id = 0, settings["id"]
-    for ids, features in parts:
+    for (ids, features), said in zip(parts, predicted, strict=True):
         own = {id: candidates.ids_of(ids, settings)}
         index = np.arange(start, start + len(own[id]))
-        said = model.predict(index).columns()
         if details:
             table = candidates.unpack(features)
             ignored = [c["name"] for c in settings["columns"] if c["kind"] == "ignored"]

@@ -13,6 +13,7 @@ from aicau import tables
 from aicau.campaign import handout
 from aicau.campaign.looking import Looking
 from aicau.campaign.models import Models
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, named, write_whole
 
@@ -31,27 +32,27 @@ class Showing(Looking):
     def views(self) -> Sequence["Showing"]:
         """One campaign for each target."""
 
-    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
+    def predictions(self, details: bool = False, engine: Engine = HERE) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
         if len(self.targets) > 1:
-            return self._together(details)
+            return self._together(details, engine)
         model = self.models.current()
         with self.store.reading() as session:
-            return handout.predictions(session, model, self.settings, details)
+            return handout.predictions(session, model, self.settings, details, engine=engine)
 
-    def _together(self, details: bool) -> Iterator[pa.Table]:
+    def _together(self, details: bool, engine: Engine) -> Iterator[pa.Table]:
         """Predictions of several targets side by side."""
         streams = []
         for view in self.views():
             model = view.models.current()
             with view.store.reading() as session:
                 name = f"{view.settings['target']}_"
-                streams.append(handout.predictions(session, model, view.settings, details, name))
+                streams.append(handout.predictions(session, model, view.settings, details, name, engine))
         for parts in zip(*streams, strict=True):
             yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
 
     def predict(
-        self, path: str | Path | None = None, force: bool = False, details: bool = False
+        self, path: str | Path | None = None, force: bool = False, details: bool = False, engine: Engine = HERE
     ) -> pd.DataFrame | None:
         """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
         the expected squared error of a network: epistemic, bias, aleatoric.
@@ -68,11 +69,13 @@ class Showing(Looking):
             Replace an existing file.
         details : bool
             Also the ignored columns, and mean and number of the measurements of each candidate.
+        engine : Engine
+            Where shards of the candidates are predicted; the numbers do not depend on it.
         """
         if path is None:
-            return pa.concat_tables(self.predictions(details)).to_pandas()
+            return pa.concat_tables(self.predictions(details, engine)).to_pandas()
         check_new(named(path), force, self.store.engine.url.database)
-        stream = self.predictions(details)
+        stream = self.predictions(details, engine)
         whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None

@@ -19,3 +19,5 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")
 Out = Annotated[Path | None, typer.Option(help="Write to this CSV, Excel (.xlsx) or Parquet file")]
 SheetName = Annotated[str | None, typer.Option("--sheet", help="Which sheet of an Excel file")]
 Skip = Annotated[int, typer.Option(help="Lines above the column names, of an instrument for example")]
+EngineName = Annotated[str, typer.Option("--engine", help="Where to compute: local, or ray (extra ray)")]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster; default: a new one on this machine")]
