@@ -8,6 +8,7 @@ candidate is pending in two asks, no process saw an error. Every process compute
 """
 
 import argparse
+import importlib.util
 import multiprocessing
 import os
 import sys
@@ -148,14 +149,17 @@ def main() -> None:
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read by the processes when they start
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        peer = importlib.util.find_spec("optuna") is not None
         ours(str(folder / "c.db"), "SQLite", options)
-        theirs(f"sqlite:///{folder / 'optuna.db'}", "SQLite", options)
+        if peer:
+            theirs(f"sqlite:///{folder / 'optuna.db'}", "SQLite", options)
         fresh = stack.enter_context(postgres.server(durable=True))
         if fresh is None:
             print("no PostgreSQL server binaries here")
             return
         ours(fresh(), "PostgreSQL", options)
-        theirs(fresh().replace("postgresql://", "postgresql+psycopg://"), "PostgreSQL", options)
+        if peer:
+            theirs(fresh().replace("postgresql://", "postgresql+psycopg://"), "PostgreSQL", options)
 
 
 if __name__ == "__main__":

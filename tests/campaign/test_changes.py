@@ -271,3 +271,23 @@ def test_campaigns_of_earlier_versions_change_too(file, tmp_path):
         old.untell(old.history().number.dropna().max())
         assert sorted(old.measurements().plate) == sorted(rows.plate)
         assert all(check.ok for check in old.doctor()), old.doctor()
+
+
+def test_candidates_that_come_while_a_batch_is_chosen(tmp_path, monkeypatch):
+    """Another station adds some after the model was fitted: the choice is made again, over all of them."""
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(30)], "x": np.linspace(0, 1, 30)})
+    with Campaign.create(tmp_path / "c.db", pool, "y") as one, Campaign.open(tmp_path / "c.db") as other:
+        batch = one.ask(6)
+        one.tell(batch[["id"]].assign(y=np.sin(4 * batch.x)))
+        fit, more = type(one.models).fit, [pd.DataFrame({"id": ["n0", "n1"], "x": [0.4, 0.6]})]
+
+        def fit_slowly(self, moment, keep=True):
+            model = fit(self, moment, keep)
+            if more:
+                other.add(more.pop())
+                one.status()  # the settings are read anew
+            return model
+
+        monkeypatch.setattr(type(one.models), "fit", fit_slowly)
+        assert len(one.ask(28)) == 28
+        assert one.n == 32

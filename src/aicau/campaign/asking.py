@@ -49,6 +49,8 @@ def ask(
         check_room(moment, n, campaign.n)
         views = campaign.views()
         fitted = [None if v.models.missing(o) else v.models.at(o) for v, o in zip(views, own, strict=True)]
+        if len({len(model.state.x) for model in fitted if model is not None}) > 1:
+            continue  # candidates were added while one model after another was fitted
         rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate)
         if preview:
             with campaign.store.reading() as session:

@@ -86,10 +86,10 @@ def choose(
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
-    x = parts[0].models.features()
-    n = len(x)
     fitted = [part for part in parts if part.model is not None]
     lead = (fitted or parts)[0]
+    x = lead.model.state.x if fitted else lead.models.features()
+    n = len(x)  # others may add candidates meanwhile, behind these
     missing = "" if fitted else lead.models.missing(lead.moment)
     known: list[dict[int, list[Any]]] = [{} for _ in parts]
     for part, own in zip(parts, known, strict=True):
@@ -102,7 +102,7 @@ def choose(
     keys = keys_of(seed, round)
     keys = streams.fold(keys, lead.moment.turn) if lead.moment.turn else keys
     said: dict[str, Prediction] = {}
-    aim, counts_for = Goal.parse(goal), None if weight is None or not fitted else lead.models.weights(weight)[None]
+    aim, counts_for = Goal.parse(goal), None if weight is None or not fitted else lead.models.weights(weight)[None, :n]
     chances = [wanted(part.model, aim) for part in fitted]
     if not fitted:
         choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
@@ -116,7 +116,7 @@ def choose(
         for part, look in zip(fitted[1:], looks[1:], strict=True):
             score, view = part.model.how.scored(strategy, **look)
             others.append((score.times(torch.tensor([part.share / lead.share])), view))
-        price = {} if cost is None else {"cost": cost[None], "budget": budget}
+        price = {} if cost is None else {"cost": cost[None, :n], "budget": budget}
         choice = lead.model.how.choose(strategy, m=m, others=others, **looks[0], **price)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]

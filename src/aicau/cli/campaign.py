@@ -48,21 +48,8 @@ def init(
     from aicau.campaign.layout import read_controls
     from aicau.tables.candidates import summary
 
-    settings = (
-        target if len(target) > 1 else target[0],
-        batch,
-        strategy,
-        seed,
-        id,
-        ignore or [],
-        author,
-        task,
-        ensemble,
-        goal,
-        weight,
-        sheet,
-        skip,
-    )
+    names = target if len(target) > 1 else target[0]
+    settings = (names, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
     plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []))
     with (
         busy("reading the candidates and trying the strategy"),
