@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import START, fail
+from aicau.cli.options import Address, EngineName
+from aicau.core.engine import Engine
 from aicau.core.errors import AicauError
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -28,6 +30,8 @@ def bench(
     gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
+    engine: EngineName = "local",
+    address: Address = None,
     out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("results/bench"),
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
@@ -41,20 +45,22 @@ def bench(
         return
     if out.exists() and not out.is_dir():
         raise AicauError(f"cannot write to {out}: it is not a folder")
-    words = tuple(strategy or ())
+    words, where = tuple(strategy or ()), Engine(engine, jobs, address)
     if suite == "phase":
         from bench.phase import HANDFUL, Grid, diagram
 
         if data is not None or panel or gp:
             raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, jobs=jobs)
+        work = partial(
+            diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=Engine(engine, jobs, address)
+        )
         page = "phase.md"
     else:
         from bench.report import compare
         from bench.suites import Settings
 
         settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
-        work = partial(compare, settings, out, device, jobs=jobs)
+        work = partial(compare, settings, out, device, engine=where)
         page = "bench.md"
     if as_json:
         print(json.dumps(work(begin=START), allow_nan=False))
@@ -89,6 +95,8 @@ def campaign(
     seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
     most: Annotated[int, typer.Option(help="Points of the pool, drawn from the data set")] = 500,
     jobs: Annotated[int, typer.Option(help="Processes, one core each")] = 1,
+    engine: EngineName = "local",
+    address: Address = None,
     out: Annotated[Path, typer.Option(help="Folder for the tables")] = Path("results/campaign"),
 ) -> None:
     """Compare what a laboratory gets: designs with their predictions, end to end.
@@ -98,7 +106,7 @@ def campaign(
     from bench.campaign import Contest, compare
 
     contest = Contest(data, tuple(line or ()), tuple(panel or ()), runs, seed, most, goal)
-    print(compare(contest, out, jobs))
+    print(compare(contest, out, Engine(engine, jobs, address)))
 
 
 def main() -> None:

@@ -26,13 +26,13 @@ from torch import Tensor
 
 from aicau.acquisition.goals import BEST, Goal, beyond
 from aicau.core import streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.files import write_whole
 from aicau.core.observations import Observations
 from aicau.core.statistics import paired_ratio
 from aicau.core.streams import Purpose
 from aicau.problems import Problem
 from bench.classes import Panel
-from bench.jobs import over
 from bench.lines import Said, make
 from bench.scores import final, ranks
 from bench.suites import Settings, panels
@@ -111,13 +111,12 @@ class Contest:
     most: int = 500
     goal: str = "map"
 
-    def run(self, jobs: int = 1) -> pd.DataFrame:
+    def run(self, engine: Engine = HERE) -> pd.DataFrame:
         """Tidy results: one row per panel, line, run and round."""
         made, _ = panels(Settings("real", data=self.data, most=self.most, panels=self.panels, seed=self.seed))
         words = self.lines or (SEEKING if Goal.parse(self.goal).seeks else LINES)
         tasks = [Task(p, w, run, self.seed, self.goal) for run in range(self.runs) for p in made for w in words]
-        parts = [part for _, part in sorted(over(play, tasks, jobs))]
-        return pd.DataFrame([row for part in parts for row in part])
+        return pd.DataFrame([row for part in engine.over(play, tasks) for row in part])
 
 
 def page(frame: pd.DataFrame, goal: str) -> str:
@@ -170,9 +169,9 @@ def _cells(values: list[str]) -> str:
     return f"| {' | '.join(values)} |"
 
 
-def compare(contest: Contest, out: Path, jobs: int = 1) -> str:
+def compare(contest: Contest, out: Path, engine: Engine = HERE) -> str:
     """Run it; tidy table and page under `out`."""
-    frame = contest.run(jobs)
+    frame = contest.run(engine)
     text = page(frame, contest.goal)
     write_whole(out / "campaign.csv", lambda path: frame.to_csv(path, index=False))
     write_whole(out / "campaign.md", lambda path: path.write_text(text))

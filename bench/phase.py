@@ -14,6 +14,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from aicau import problems
 from aicau.core import checks, streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.core.statistics import paired_ratio
@@ -21,7 +22,6 @@ from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.round import Round
 from aicau.simulation.curves import COLOURS
 from aicau.simulation.loop import Lane, Loop
-from bench.jobs import over
 from bench.methods import DEFAULT, method
 from bench.suites import Report
 
@@ -69,21 +69,21 @@ def run(
     device: str = "auto",
     report: Report | None = None,
     ensemble: Ensemble | None = None,
-    jobs: int = 1,
+    engine: Engine = HERE,
 ) -> pd.DataFrame:
     """Final errors: noise_scale, length, strategy, run, mse."""
     model = ENSEMBLES[grid.ensemble]() if ensemble is None else ensemble
     for word in grid.strategies:
         method(word)  # a name that means nothing is said before anything runs
     cells = [Cell(grid, scale, length, device, model) for scale in grid.scales for length in grid.lengths]
-    rows: dict[int, list[tuple[float, float, str, int, float]]] = {}
+    rows: list[list[tuple[float, float, str, int, float]]] = []
     if report is not None:
         report("cells", 0, len(cells))
-    for number, found in over(compute, cells, jobs):
-        rows[number] = found
+    for found in engine.over(compute, cells, device):
+        rows.append(found)
         if report is not None:
             report("cells", len(rows), len(cells))
-    ordered = [row for number in sorted(rows) for row in rows[number]]
+    ordered = [row for some in rows for row in some]
     return pd.DataFrame(ordered, columns=["noise_scale", "length", "strategy", "run", "mse"])
 
 
@@ -154,12 +154,12 @@ def diagram(
     report: Report | None = None,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
-    jobs: int = 1,
+    engine: Engine = HERE,
 ) -> dict[str, object]:
     """The diagram under `out`: every final error, the winners, the picture, phase.md; summary.json last."""
     begin = time.perf_counter() if begin is None else begin
     (out / "summary.json").unlink(missing_ok=True)
-    frame = run(grid, device, report, ensemble, jobs)
+    frame = run(grid, device, report, ensemble, engine)
     cells = winners(frame)
     picture = draw(cells, tuple(dict.fromkeys(grid.strategies)), grid.runs)
     text = to_markdown(cells, grid)

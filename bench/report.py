@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from aicau.core.engine import HERE, Engine
 from aicau.core.files import write_whole
 from aicau.core.statistics import Interval
 from aicau.ensembles import Ensemble
@@ -28,12 +29,12 @@ def compare(
     report: Report | None = None,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
-    jobs: int = 1,
+    engine: Engine = HERE,
 ) -> dict[str, object]:
     """Everything of a suite under `out`: tidy and score tables, pictures, bench.md; summary.json last."""
     begin = time.perf_counter() if begin is None else begin
     (out / "summary.json").unlink(missing_ok=True)
-    outcome = bench.run(settings, device, report, ensemble, jobs)
+    outcome = bench.run(settings, device, report, ensemble, engine)
     families = methods.families(list(outcome.frame["strategy"].unique()))
     rows = bench_scores.rows(outcome.frame, outcome.choosing, families, settings.strong, REFERENCE)
     ranks = rank(outcome, families)

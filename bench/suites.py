@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from aicau import ensembles, problems
 from aicau.core import checks, streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.paper import plan as paper
@@ -34,7 +35,6 @@ from aicau.simulation.loop import Lane, Loop
 from bench import classes as bench_classes
 from bench import methods, peers
 from bench.classes import Panel
-from bench.jobs import over
 
 SUITES = ("toy", "noisy", "real", "classes")
 ROUNDS = 10
@@ -110,9 +110,9 @@ def run(
     device: str = "auto",
     report: Report | None = None,
     ensemble: Ensemble | None = None,
-    jobs: int = 1,
+    engine: Engine = HERE,
 ) -> Outcome:
-    """Run a suite, panel by panel, or on several processes; on the CPU the numbers do not depend on how many."""
+    """Run a suite, panel by panel, on any engine; on the CPU the numbers do not depend on it."""
     made, notes = panels(settings)
     model = ensembles.make(settings.ensemble, made[0].problem.task) if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
@@ -126,10 +126,10 @@ def run(
     if absent := [line for line in lines if not methods.installed(line)]:
         notes.append(f"Not installed, so not compared: {', '.join(absent)} (pip install 'aicau[peers]').")
         lines = [line for line in lines if line not in absent]
-    each = settings.runs if checks.positive(jobs, "jobs") == 1 else max(1, settings.runs * len(made) // (4 * jobs))
+    each = settings.runs if engine.here else max(1, settings.runs * len(made) // (4 * engine.width))
     slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
     parts = [Part(settings, panel, words, tuple(lines), runs, device, model) for runs in slices for panel in made]
-    found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = [None] * len(parts)  # type: ignore[list-item]
+    found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = []
     total, done = sum(part.panel.rounds + 1 for part in parts), 0
 
     def tick(panel: Panel, rounds: int = 1) -> None:
@@ -140,10 +140,10 @@ def run(
 
     tick(parts[0].panel, 0)
     # In this process every round is told; from others, a part that is done.
-    for number, result in over(compute if jobs > 1 else partial(compute, tick=tick), parts, jobs):
-        found[number] = result
-        if jobs > 1:
-            tick(parts[number].panel, parts[number].panel.rounds + 1)
+    for result in engine.over(partial(compute, tick=tick) if engine.here else compute, parts, device):
+        if not engine.here:
+            tick(parts[len(found)].panel, parts[len(found)].panel.rounds + 1)
+        found.append(result)
     seconds = {panel.name: 0.0 for panel in made}
     for part, (_, _, spent) in zip(parts, found, strict=True):
         seconds[part.panel.name] += spent

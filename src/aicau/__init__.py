@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from aicau.core import bregman, streams
     from aicau.core.decomposition import difference, emse, epistemic, pemse
     from aicau.core.decomposition import omega_bias_first, omega_together, omega_uncorrelated
+    from aicau.core.engine import Engine
     from aicau.core.errors import AicauError
     from aicau.core.observations import Observations
     from aicau.core.omega import Omega

@@ -136,35 +136,72 @@ class Round:
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
         weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
         chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
+        others: Sequence[tuple[Score, View]] = (),  # of further targets: `scored`
+        cost: Tensor | None = None,  # (..., n) of a measurement
+        budget: float = float("inf"),
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        times = state.observations.counts(len(state.x))
-        view = View(
-            coordinates(state.x) if frame is None else frame,
-            times == 0 if room is None else room > 0,
-            times > 0 if known is None else known,
-            state.keys if keys is None else keys,
-            state.predictions,
-            None,
-            state.fitted,
-            state.observations,
-            state.x,
-            room,
-            state.task,
-            skill=state.skill(),
-            times=times,
-            weight=weight,
-            chance=chance,
-        ).with_estimate(estimate)
-        previous = None
-        if past is not None and round >= FIRST_DIFFERENCE:
-            previous = past.score.times((past.scale / state.scale) ** 2)
-        return strategy.choose(view, m, previous)
+        view = view_of(state, estimate, room, known, keys, frame, weight, chance)
+        view = replace(view, others=tuple(others), cost=cost, budget=budget)
+        return strategy.choose(view, m, _previous(state, past, round))
+
+    def scored(
+        self,
+        strategy: Strategy,
+        state: State,
+        estimate: Omega | Belief | None,
+        room: Tensor | None = None,
+        known: Tensor | None = None,
+        past: Past | None = None,
+        round: int = 0,
+        **parts: Tensor | None,
+    ) -> tuple[Score, View]:
+        """What a batch for several targets needs to know of one of them; parameters are those of `choose`."""
+        view = view_of(state, estimate, room, known, **parts)
+        return strategy.score(view, _previous(state, past, round))[0], view
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
         return outcome(self.task.name).fit(state, estimator, names, self.combine)
+
+
+def view_of(
+    state: State,
+    estimate: Omega | Belief | None,
+    room: Tensor | None,
+    known: Tensor | None,
+    keys: Tensor | None = None,
+    frame: Tensor | None = None,
+    weight: Tensor | None = None,
+    chance: Tensor | None = None,
+) -> View:
+    """What is known when a batch is chosen (parameters as in `Round.choose`)."""
+    times = state.observations.counts(len(state.x))
+    return View(
+        coordinates(state.x) if frame is None else frame,
+        times == 0 if room is None else room > 0,
+        times > 0 if known is None else known,
+        state.keys if keys is None else keys,
+        state.predictions,
+        None,
+        state.fitted,
+        state.observations,
+        state.x,
+        room,
+        state.task,
+        skill=state.skill(),
+        times=times,
+        weight=weight,
+        chance=chance,
+    ).with_estimate(estimate)
+
+
+def _previous(state: State, past: Past | None, round: int) -> Score | None:
+    """The score of the round before in the units of this one, where a difference to it is taken."""
+    if past is None or round < FIRST_DIFFERENCE:
+        return None
+    return past.score.times((past.scale / state.scale) ** 2)
 
 
 def first_batch(

@@ -14,6 +14,7 @@ from bench.suites import Panel, Settings
 
 import commands
 from aicau import MLP, problems
+from aicau.core.engine import Engine
 from aicau.core.errors import InputError
 from aicau.ensembles.kernels import MLPSettings
 from bench import methods, peers, phase
@@ -248,11 +249,11 @@ def test_several_processes_give_the_same_numbers():
     settings = Settings("toy", ("random", "lc"), 3, panels=("type2-10", "type1-10"))
     seen = []
     alone = bench.run(settings, "cpu", ensemble=QUICK)
-    together = bench.run(settings, "cpu", lambda *a: seen.append(a), QUICK, jobs=2)
+    together = bench.run(settings, "cpu", lambda *a: seen.append(a), QUICK, Engine(jobs=2))
     key = ["panel", "strategy", "run", "round"]
     a, b = (one.frame.sort_values(key, ignore_index=True) for one in (alone, together))
     pd.testing.assert_frame_equal(a, b)
     assert alone.frame["panel"].unique().tolist() == together.frame["panel"].unique().tolist()
     assert seen[-1][1] == seen[-1][2] > 0
     with pytest.raises(InputError, match="jobs"):
-        bench.run(settings, "cpu", ensemble=QUICK, jobs=0)
+        bench.run(settings, "cpu", ensemble=QUICK, engine=Engine(jobs=0))

@@ -313,6 +313,7 @@ def old_campaign(address):
         settings = {name: value for name, value in campaign.settings.items() if name != "task"}
         with campaign.store.writing() as session:
             session.connection.exec_driver_sql("ALTER TABLE measurements DROP COLUMN label")
+            session.connection.exec_driver_sql("ALTER TABLE measurements DROP COLUMN target")
             session.connection.exec_driver_sql("ALTER TABLE models DROP COLUMN digest")
             session.set_meta("version", "1")
             session.set_meta("settings", json.dumps(settings, sort_keys=True))

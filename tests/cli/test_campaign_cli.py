@@ -330,7 +330,9 @@ def test_an_option_that_is_given_twice_is_refused(tmp_path):
     (tmp_path / "pool.csv").write_text(POOL)
     names = ["--id", "compound", "--target", "viability"]
     for more, sentence in (
-        (["--target", "dose"], "one target, and 'viability' and 'dose' were named; make a campaign for each"),
+        (["--target", "dose"], "has a column 'dose', which is to hold the target; rename one of them"),
+        (["--target", "Viability"], "the target 'Viability' is named twice; name each once"),
+        (["--target", "b", "--target-weight", "b"], "the weight 'b' cannot be read; write a target and a number"),
         (["--batch", "a", "--batch=b"], "--batch is given 2 times; give it once"),
     ):
         code, out, err = run("init", tmp_path / "c.db", tmp_path / "pool.csv", *names, *more)
@@ -351,6 +353,7 @@ def test_the_verbs_that_change_a_campaign(screen):
     (folder / "more.csv").write_text("compound;dose;solvent\nn1;0,5;oil\n")
     assert good("add", screen, folder / "more.csv").startswith("1 candidate added; 13 in all. Next: ")
     assert good("change", screen, "--strategy", "random") == "strategy is now 'random'\n"
+    assert "is pointed out as unusual; nothing was changed" in run("confirm", screen, "c1")[2]
     assert good("untell", screen, 2) == (
         "2 measurements taken back, 2 of before count again. Next: tell the right file\n"
     )

@@ -21,26 +21,26 @@ coordinates with a length per feature, as the process behind the bias has learne
 not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
 """
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
+from aicau.batching.features import Features
+from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.core.runs import threads_for
-from aicau.ensembles import gradients
-from aicau.gp import rbf
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 LISTED = 4096  # points that are looked at together
 HELD = 8 * LISTED  # points that wait with their features in memory
 NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
 SAMPLED = 32_768  # points that M is summed over at most (`sample`)
-KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
 
@@ -56,6 +56,7 @@ class Gain:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+    joint: ClassVar[bool] = True
 
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
@@ -75,153 +76,122 @@ class Gain:
         )
 
 
-class Covariance:
-    """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
-
-    def __init__(self, view: View, some: Tensor) -> None:
-        self.view = view
-        lengths = getattr(view.cobias, "lengths", None)
-        self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
-        if lengths is None:
-            square = torch.cdist(view.x[some], view.x[some]) ** 2
-            near = square[square > 0]
-            self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
-        fitted: Any = view.fitted
-        self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
-        if view.points is not None and not view.task.probabilities:
-            self.layers = getattr(fitted, "layers", None)
-        self.size = 1.0
-        if self.layers is not None:
-            self.size = float(gradients.squares(self.at(some)[1]).mean())
-            self.layers = self.layers if self.size > 0 else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
-        """What the kernels need of some points."""
-        z = self.view.x[index] / self.lengths
-        return z, [] if self.layers is None else self.layers(self.view.points[index])  # type: ignore[index]
-
-    def between(self, a: tuple[Tensor, list[gradients.Layer]], b: tuple[Tensor, list[gradients.Layer]]) -> Tensor:
-        smooth = rbf(torch.cdist(a[0], b[0]) ** 2)
-        return smooth if not a[1] else 0.5 * (smooth + gradients.between(a[1], b[1]).to(smooth) / self.size)
-
-    def variance(self, a: tuple[Tensor, list[gradients.Layer]]) -> Tensor:  # (m,)
-        one = torch.ones_like(a[0][:, 0])
-        return one if not a[1] else 0.5 * (one + gradients.squares(a[1]).to(one) / self.size)
-
-
-class Features:
-    """φ and ρ of any points of the pool."""
-
-    def __init__(self, view: View) -> None:
-        n, known = len(view.x), view.measured[0].nonzero()[:, 0]
-        known = known[evenly(len(known), LANDMARKS // 2, view.x)] if n > LANDMARKS else known[:0]
-        some = evenly(n, LANDMARKS - len(known), view.x)
-        self.covariance = Covariance(view, some)
-        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
-        values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
-        kept = values > KEPT * values[-1]
-        self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
-        self.every = torch.arange(n, device=view.x.device)
-        self.whole: tuple[Tensor, Tensor] | None = None  # of a small pool, kept
-        self.whole = self.at(self.every) if n <= LISTED else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:  # (m,) -> (m, p), (m,)
-        """φ and ρ."""
-        if self.whole is not None:
-            return self.whole[0][index], self.whole[1][index]
-        points = self.covariance.at(index)
-        phi = self.covariance.between(points, self.landmarks) @ self.root
-        return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
-
-    def portions(self, some: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The pool or some of it in portions: indices, φ and ρ."""
-        for index in (self.every if some is None else some).split(LISTED):
-            yield index, *self.at(index)
-
-
 def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     """One run: points in the order of choice, their gain, α, share of the whole and whether they were known.
 
     `first` holds the gain of every point before any is chosen. What is chosen only lowers it (but for rare points), so
     a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
+
+    With further targets (`view.others`) the gain is the sum of theirs. With costs it counts per cost, but no point
+    counts as cheaper than what is left of the budget for each point that is left: money that is left over buys nothing.
     """
-    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view)
-    chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
-    inside = posterior(view, features, noise)
-    moment, total = torch.zeros_like(inside), 0.0
-    some, weight = sample(alpha)
-    for index, phi, rest in features.portions(some):
-        own = weight[index, None]
-        moment += ((phi * own).mT @ phi).double()
-        total += float((own[:, 0] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
-    work = Work(inside, moment, chance)
-    first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
-    first = torch.where(view.allowed[0], chance * first, -torch.inf)
+    works = [Work(*pair) for pair in ((score, view), *view.others)]
+    first = torch.where(view.allowed[0], sum_of(work.first() for work in works), -torch.inf)
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
-    known, chosen = view.measured[0].clone(), []
-    for _ in range(m):
-        while not len(work.index) or float(first.max()) > float(work.best(room)[1]):
-            best = first.topk(min(len(first), LISTED))
-            more = best.indices[best.values > -torch.inf].sort().values
+    known, chosen, left, lead = view.measured[0].clone(), [], view.budget, works[0]
+    price = torch.ones_like(first[:1]).expand_as(first)
+    for step in range(m):
+        if view.cost is not None:
+            price = view.cost[0].to(first).clamp_min(left / (m - step))
+            room[view.cost[0] > left] = 0
+            first[room == 0] = -torch.inf
+            if not bool((room > 0).any()):
+                break
+        rate = first if view.cost is None else first / price
+        while not len(lead.index) or float(rate.max()) > float(best(works, room, price)[1]):
+            values, more = rate.topk(min(len(rate), LISTED))
+            more = more[values > -torch.inf].sort().values
             if not len(more):
                 break
-            first[more] = -torch.inf
-            phi, rest = features.at(more)
-            work.add(more, phi, rest + noise[more])
-            if len(work.index) > HELD:  # the worst wait again, with their gain as it is now
-                index, gain = work.drop()
-                first[index] = torch.where(room[index] > 0, gain, -torch.inf)
-        place, worth = work.best(room)
-        at = work.index[place]
-        chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
+            first[more] = rate[more] = -torch.inf
+            for work in works:
+                work.add(more)
+            if len(lead.index) > HELD:  # the worst wait again, with their gain as it is now
+                gain = sum_of(work.now() for work in works)
+                order = (gain / price[lead.index]).argsort(descending=True, stable=True)
+                kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
+                index = lead.index[gone]
+                first[index] = torch.where(room[index] > 0, gain[gone], -torch.inf)
+                rate[index] = first[index] / price[index]
+                for work in works:
+                    work.keep(kept)
+        place = best(works, room, price)[0]
+        at, worth = lead.index[place], sum_of(work.now()[place] for work in works)
+        chosen.append(
+            (
+                at,
+                worth,
+                sum_of(work.alpha[at] for work in works),
+                worth / sum(w.total for w in works),
+                known[at].clone(),
+            )
+        )
         room[at] -= 1
         known[at] = True
-        work.measure(place)
+        left -= 0.0 if view.cost is None else float(view.cost[0, at])
+        for work in works:
+            work.measure(place)
+    if not chosen:
+        raise InputError(f"no point of the next batch costs {left:g} or less; raise the budget")
     return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, parts)  # of one part, the same bits
+
+
+def best(works: Sequence["Work"], room: Tensor, price: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the largest gain per price is among the points looked at, and what it is."""
+    index = works[0].index
+    gain = sum_of(work.now() for work in works) / price[index]
+    place, _ = take_best(gain, room[index] > 0)
+    return place, torch.where(room[index[place]] > 0, gain[place], -1.0)
 
 
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(self, inside: Tensor, moment: Tensor, chance: Tensor) -> None:
-        self.inside, self.moment, self.chance = inside, moment, chance
-        self.index, self.phi = torch.zeros_like(chance[:0], dtype=torch.int64), chance.new_zeros(0, len(inside))
+    def __init__(self, score: Score, view: View) -> None:
+        self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view, LANDMARKS)
+        self.sigma2 = noise_of(view).to(view.x)
+        self.chance = torch.ones_like(self.alpha) if view.chance is None else view.chance[0].to(self.alpha)
+        self.inside = posterior(view, self.features, self.sigma2)
+        self.moment, self.total = torch.zeros_like(self.inside), 0.0
+        some, weight = sample(self.alpha)
+        for index, phi, rest in portions(self.features, some):
+            own = weight[index, None]
+            self.moment += ((phi * own).mT @ phi).double()
+            self.total += float((own[:, 0] * (((phi @ self.inside.to(phi)) * phi).sum(-1) + rest)).sum())
+        self.index = torch.zeros_like(self.chance[:0], dtype=torch.int64)
+        self.phi = self.chance.new_zeros(0, len(self.inside))
         self.noise = self.variance = self.shared = self.phi[:, 0]
+
+    def first(self) -> Tensor:  # (n,)
+        """The gain of every point of the pool."""
+        found = []
+        for index, phi, rest in portions(self.features, torch.arange(len(self.alpha), device=self.alpha.device)):
+            variance, shared = self.parts(phi)
+            found.append(shared / (variance + (rest + self.sigma2[index])))
+        return self.chance * torch.cat(found)
 
     def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
         """φᵀAφ and φᵀAMAφ."""
         moved = phi @ self.inside.to(phi)
         return (moved * phi).sum(-1), ((moved @ self.moment.to(phi)) * moved).sum(-1)
 
-    def gains(self, phi: Tensor, noise: Tensor) -> Tensor:  # (s, p), (s,) σ² + ρ -> (s,)
-        variance, shared = self.parts(phi)
-        return shared / (variance + noise)
-
-    def add(self, index: Tensor, phi: Tensor, noise: Tensor) -> None:
+    def add(self, index: Tensor) -> None:
         """Further points."""
-        own = (index, phi, noise, *self.parts(phi))
-        for name, part in zip(NAMES, own, strict=True):
-            setattr(self, name, torch.cat([getattr(self, name), part]))
+        phi, rest = self.features.at(index)
+        own = zip(NAMES, (index, phi, rest + self.sigma2[index], *self.parts(phi)), strict=True)
+        self.__dict__.update({name: torch.cat([getattr(self, name), part]) for name, part in own})
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
         return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
 
-    def drop(self) -> tuple[Tensor, Tensor]:
-        """All points but the best half are left out: which, and their gain."""
-        gain = self.now()
-        order = gain.argsort(descending=True, stable=True)
-        kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
-        index = self.index[gone]
-        for name in NAMES:
-            setattr(self, name, getattr(self, name)[kept])
-        return index, gain[gone]
-
-    def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the largest gain is, and what it is."""
-        gain = self.now()
-        place, _ = take_best(gain, room[self.index] > 0)
-        return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
+    def keep(self, places: Tensor) -> None:
+        """All other points are left out."""
+        self.__dict__.update({name: getattr(self, name)[places] for name in NAMES})
 
     def measure(self, place: Tensor) -> None:
         """One measurement of a point."""
@@ -233,6 +203,12 @@ class Work:
         self.shared = self.shared - 2 * by * cross + by**2 * (own @ seen).to(by)
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
         self.inside = self.inside - torch.outer(own, own) / size
+
+
+def portions(features: Features, index: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Some of the pool in portions: indices, φ and ρ."""
+    for some in index.split(LISTED):
+        yield some, *features.at(some)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
@@ -268,11 +244,5 @@ def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
         return torch.arange(len(alpha), device=alpha.device), alpha
     along = alpha.double().cumsum(0)
     steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
-    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
-        alpha, float(along[-1]) / SAMPLED
-    )
-
-
-def evenly(n: int, most: int, like: Tensor) -> Tensor:
-    """At most `most` of n places, evenly spaced."""
-    return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()
+    places = torch.searchsorted(along, steps).clamp_max(len(alpha) - 1)
+    return places, torch.full_like(alpha, float(along[-1]) / SAMPLED)

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,6 +54,10 @@ class Model:
         """All candidates or some, in the target's own units."""
         said = self.predictor.predict(self.state, None if index is None else torch.as_tensor(index))
         return LogPrediction(said) if self.log and isinstance(said, ValuePrediction) else said
+
+    def columns(self, span: tuple[int, int]) -> dict[str, Any]:
+        """What is predicted of the candidates from one number to before another; an engine computes it anywhere."""
+        return self.predict(np.arange(*span)).columns()
 
     def pack(self) -> tuple[dict[str, Tensor], str]:
         """Tensors for safetensors, and the rest as JSON."""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import app, opened
-from aicau.cli.options import Author, Force, Json, Out, Where
+from aicau.cli.options import Address, Author, EngineName, Force, Json, Out, Where
 from aicau.cli.output import busy, check_out, many, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import PAGES, is_report
@@ -21,6 +21,8 @@ def predict(
         bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
     ] = False,
     force: Force = False,
+    engine: EngineName = "local",
+    address: Address = None,
     as_json: Json = False,
 ) -> None:
     """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
@@ -28,14 +30,17 @@ def predict(
     Example: aicau predict screen.db --out predictions.csv
     """
     check_out(campaign, out, force)
+    from aicau.core.engine import Engine
+
+    where = Engine(engine, address=address)
     with busy("predicting"), opened(campaign) as found:
         if out is not None:
-            written(out, lambda: found.predict(out, force, details))
+            written(out, lambda: found.predict(out, force, details, where))
             words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
             made = {"path": str(out), "candidates": found.n}
             say(as_json, made, f"{out}: {many(found.n, 'candidate')}\n{words}")
             return
-        for at, table in enumerate(found.predictions(details)):
+        for at, table in enumerate(found.predictions(details, where)):
             if not as_json:
                 show(table, header=at == 0)
                 continue

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import START, app
+from aicau.cli.options import Address, EngineName
 from aicau.core.errors import AicauError
 
 
@@ -30,6 +31,8 @@ def simulate(
     grid: Annotated[int, typer.Option(help="Points along each side of the grid")] = 50,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
+    engine: EngineName = "local",
+    address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """Compare strategies on one of the paper's problems, or on one with classes.
@@ -39,6 +42,7 @@ def simulate(
     if plot is not None and (plot.suffix.lower() not in {".png", ".svg", ".pdf"} or not plot.parent.is_dir()):
         raise AicauError(f"cannot write a plot to {plot}: name a .png, .svg or .pdf file in a folder that exists")
     from aicau import problems
+    from aicau.core.engine import Engine
     from aicau.simulation.simulate import simulate as run
     from aicau.strategy import Strategy
 
@@ -47,9 +51,9 @@ def simulate(
         parameters["correlation_length"] = correlation_length
     chosen = problems.make(problem, **parameters)
     strategies = [Strategy.parse(text, task=chosen.task) for text in strategy]
-    settings = (initial, batch_size, rounds, runs, seed, device)
+    settings, where = (initial, batch_size, rounds, runs, seed, device), Engine(engine, address=address)
     if as_json:
-        result = run(chosen, strategies, *settings)
+        result = run(chosen, strategies, *settings, engine=where)
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
         from rich.console import Console
@@ -61,7 +65,8 @@ def simulate(
         columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task("rounds", total=rounds + 1)
-            result = run(chosen, strategies, *settings, progress=lambda done, _: bar.update(task, completed=done))
+            step = lambda done, _: bar.update(task, completed=done)  # noqa: E731
+            result = run(chosen, strategies, *settings, progress=step, engine=where)
         console.print(table(result))
         console.print(f"{result.mse.shape[1]} runs in {result.seconds:.0f} s")
     if plot is not None:
@@ -83,12 +88,15 @@ def reproduce(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
+    engine: EngineName = "local",
+    address: Address = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Compute the paper's figures and test its claims.
 
     Example: aicau reproduce batching --quick --out results
     """
+    from aicau.core.engine import Engine
     from aicau.paper.plan import FIGURES, Plan
     from aicau.paper.reproduce import reproduce as run
 
@@ -97,8 +105,9 @@ def reproduce(
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
     plan = Plan(names, 3, seed, ("type2", "type3"), presets=("full-batch",)) if quick else Plan(names, runs, seed)
     plan = replace(plan, presets=tuple(preset)) if preset else plan
+    where = Engine(engine, address=address)
     if as_json:
-        print(json.dumps(run(plan, out, device, resume, begin=START)))
+        print(json.dumps(run(plan, out, device, resume, begin=START, engine=where)))
         return
     from rich.console import Console
     from rich.markdown import Markdown
@@ -114,6 +123,7 @@ def reproduce(
             resume,
             lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
             START,
+            where,
         )
     console = Console()
     console.print(Markdown((out / "claims.md").read_text()))

@@ -26,6 +26,7 @@ import torch
 from aicau import problems
 from aicau.bias import Quadratic
 from aicau.core import checks, streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
@@ -94,6 +95,8 @@ def strategy(word: str, preset: str = "learns") -> Strategy:
 
 Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
 Make = Callable[[str, str], Strategy]  # by its string and the preset
+Job = tuple[Setting, int, tuple[tuple[str, str], ...]]  # initial points; strategy and preset of each lane
+Watch = Callable[[Loop], None]
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ class Plan:
                 raise unknown("preset", name, list(PRESETS))
         checks.positive(self.runs, "runs")
 
-    def jobs(self) -> list[tuple[Setting, int, tuple[tuple[str, str], ...]]]:
+    def jobs(self) -> list[Job]:
         """One loop per setting and number of initial points, with every strategy that some figure needs there, once for
         every preset where it has a Q."""
         out = []
@@ -146,6 +149,40 @@ class Outcome:
         return rows.reset_index(drop=True)
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some runs of one loop of a plan."""
+
+    plan: Plan
+    device: str
+    job: Job
+    runs: tuple[int, int]  # first, and one past the last
+    ensemble: Ensemble | None
+    make: Make
+
+    @property
+    def name(self) -> str:
+        return f"{self.job[0].name}-{self.job[1]}"
+
+
+def compute(part: Part, watch: Watch | None = None) -> tuple[Any, Any, dict[str, float]]:
+    """Errors (lane, run, round), queries (lane, run, rows) and where the time went; `watch` sees the loop before and
+    after every round."""
+    setting, initial, words = part.job
+    chosen = checks.pick_device(part.device)
+    made = {kind: problems.make(kind).to(chosen) for kind in part.plan.types}
+    lanes = [Lane(made[kind], part.make(*word)) for kind in part.plan.types for word in words]
+    keys = streams.runs(part.plan.seed, part.plan.runs)[slice(*part.runs)]
+    loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, Round.paper(part.ensemble))
+    if watch is not None:
+        watch(loop)
+    while not loop.done:
+        loop.advance()
+        if watch is not None:
+            watch(loop)
+    return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy(), loop.seconds
+
+
 def run(
     plan: Plan,
     device: str = "auto",
@@ -155,45 +192,61 @@ def run(
     ensemble: Ensemble | None = None,
     make: Make = strategy,
     every: float = 20.0,
+    engine: Engine = HERE,
 ) -> Outcome:
-    """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU."""
-    chosen = checks.pick_device(device)
-    made = {kind: problems.make(kind).to(chosen) for kind in plan.types}
-    jobs = plan.jobs()
-    total = sum(setting.rounds + 1 for setting, _, _ in jobs)
-    done = 0
+    """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU.
+
+    Elsewhere than in this process there are no checkpoints: what was lost is computed again.
+    """
+    if resume and not engine.here:
+        raise InputError("only what runs in one process can be resumed; leave out --resume or --engine")
+    slices = engine.slices(plan.runs)
+    parts = [Part(plan, device, job, runs, ensemble, make) for job in plan.jobs() for runs in slices]
+    total, done = sum(part.job[0].rounds + 1 for part in parts), 0
     frames, seconds = [], {}
-    for setting, initial, words in jobs:
-        begin = time.perf_counter()
-        lanes = [Lane(made[kind], make(*word)) for kind in plan.types for word in words]
-        name = f"{setting.name}-{initial}"
-        keys = streams.runs(plan.seed, plan.runs)
-        loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, Round.paper(ensemble))
-        checkpoint = Checkpoint(None if state is None else state / f"{name}.npz", plan, name, words, chosen)
-        if resume:
-            checkpoint.load(loop)
-        saved = time.perf_counter()
-        while not loop.done:
-            if report is not None:
-                report(f"{setting.name} rounds, {initial} initial points", done + loop.round, total)
-            loop.advance()
-            if loop.done or time.perf_counter() - saved > every:
+
+    def kept(part: Part) -> tuple[Any, Any, dict[str, float]]:
+        """Here, with a checkpoint."""
+        path = None if state is None else state / f"{part.name}.npz"
+        checkpoint = Checkpoint(path, plan, part.name, part.job[2], checks.pick_device(device))
+        saved = 0.0
+
+        def watch(loop: Loop) -> None:
+            nonlocal saved
+            if not saved:
+                saved = time.perf_counter()
+                if resume:
+                    checkpoint.load(loop)
+            elif loop.done or time.perf_counter() - saved > every:
                 checkpoint.save(loop)
                 saved = time.perf_counter()
-        done += setting.rounds + 1
-        frames.append(tidy(loop, plan.types, words, setting, initial))
-        seconds[name] = time.perf_counter() - begin
-        for part, spent in loop.seconds.items():
-            seconds[f"{name}/{part}"] = spent
+            if report is not None and not loop.done:
+                report(f"{part.job[0].name} rounds, {part.job[1]} initial points", done + loop.round, total)
+
+        return compute(part, watch)
+
+    found = map(kept, parts) if engine.here else engine.over(compute, parts, device)
+    begin, some = time.perf_counter(), []
+    for part, result in zip(parts, found, strict=True):
+        some.append(result)
+        done += part.job[0].rounds + 1
+        if report is not None and not engine.here:
+            report(f"{part.job[0].name} rounds, {part.job[1]} initial points", done, total)
+        if len(some) == len(slices):
+            mse, queried = (np.concatenate([one[at] for one in some], axis=1) for at in range(2))
+            frames.append(tidy(mse, queried, plan.types, part.job))
+            seconds[part.name] = time.perf_counter() - begin
+            for one in {name: None for each in some for name in each[2]}:
+                seconds[f"{part.name}/{one}"] = sum(each[2].get(one, 0.0) for each in some)
+            begin, some = time.perf_counter(), []
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 
 def tidy(
-    loop: Loop, types: Sequence[str], words: Sequence[tuple[str, str]], setting: Setting, initial: int
+    mse: Any, queried: Any, types: Sequence[str], job: tuple[Setting, int, Sequence[tuple[str, str]]]
 ) -> pd.DataFrame:
     """One row per type, strategy, run and round."""
-    mse = torch.stack(loop.mse, -1).numpy()  # (lane, run, round)
-    queried = loop.observations.index.cpu().numpy()
+    setting, initial, words = job
     rows = []
     for lane, (kind, word) in enumerate((kind, word) for kind in types for word in words):
         for run_ in range(mse.shape[1]):

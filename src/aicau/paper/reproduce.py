@@ -5,6 +5,7 @@ import shutil
 import time
 from pathlib import Path
 
+from aicau.core.engine import HERE, Engine
 from aicau.core.files import write_whole
 from aicau.paper import figures, verdicts
 from aicau.paper.plan import FIGURES, Outcome, Plan, Report, run
@@ -17,6 +18,7 @@ def reproduce(
     resume: bool = False,
     report: Report | None = None,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
+    engine: Engine = HERE,
 ) -> dict[str, object]:
     """Everything of a plan under `out`: per figure PNG, SVG, Parquet and CSV; claims.md; summary.json last."""
     begin = time.perf_counter() if begin is None else begin
@@ -24,7 +26,7 @@ def reproduce(
     if not resume:
         shutil.rmtree(state, ignore_errors=True)
     (out / "summary.json").unlink(missing_ok=True)
-    outcome = run(plan, device, state, resume, report)
+    outcome = run(plan, device, state, resume, report, engine=engine)
     drawing = time.perf_counter()
     written = [path for name in plan.figures for path in write_figure(outcome, name, out)]
     judged = verdicts.judge(outcome)

@@ -82,7 +82,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         date=status["changed"][:16].replace("T", " "),
         next_step=_next_step(name, status),
         titles=titles,
-        plates=platemap.draw(campaign) if campaign.settings.get("layout") else (),
+        plates=platemap.draw(campaign) if campaign.layouts() else (),
         predicted=_predicted(names, frame, model),
         measured={names[at]: own for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,

@@ -3,14 +3,17 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from aicau import ensembles
 from aicau.core import checks, streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.statistics import Interval, mean_interval, paired_ratio
 from aicau.ensembles import Ensemble
@@ -124,6 +127,7 @@ def simulate(
     ensemble: Ensemble | None = None,
     progress: Progress | None = None,
     how: Round | None = None,
+    engine: Engine = HERE,
 ) -> Result:
     """Compare strategies on a problem, paired: same initial points, same noise, same initial weights.
 
@@ -145,6 +149,8 @@ def simulate(
         Called with (rounds done, rounds in all).
     how : Round, optional
         How a round is run; the default is what a campaign runs, `Round.paper()` what the paper runs.
+    engine : Engine
+        Where runs are computed; on the CPU the numbers do not depend on it.
 
     Returns
     -------
@@ -167,29 +173,52 @@ def simulate(
     chosen = [Strategy.parse(s, task=problem.task) if isinstance(s, str) else s for s in strategies]
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
-    loop = Loop(
-        [Lane(problem, strategy) for strategy in chosen],
+    work = Work(
+        problem,
+        tuple(chosen),
         checks.positive(initial, "initial"),
         checks.positive(batch_size, "batch_size"),
         checks.positive(rounds, "rounds"),
         streams.runs(seed, checks.positive(runs, "runs")),
-        checks.pick_device(device),
+        device,
         how or Round(ensemble or ensembles.make(task=problem.task), problem.task),
     )
-    while not loop.done:
-        loop.advance()
-        if progress is not None:
-            progress(loop.round, rounds + 1)
-    return Result(
-        problem.name,
-        tuple(s.name for s in chosen),
-        torch.stack(loop.mse, -1).numpy(),
-        loop.observations.index.cpu().numpy(),
-        initial,
-        batch_size,
-        time.perf_counter() - begin,
-        problem.task.error,
-    )
+    parts, slices = [], engine.slices(runs)
+    for part in engine.over(partial(work.some, progress=progress if engine.here else None), slices, device):
+        parts.append(part)
+        if progress is not None and not engine.here:
+            progress(len(parts) * (rounds + 1) // len(slices), rounds + 1)
+    mse, queried = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+    names = tuple(s.name for s in chosen)
+    seconds = time.perf_counter() - begin
+    return Result(problem.name, names, mse, queried, initial, batch_size, seconds, problem.task.error)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A simulation, of which some runs can be computed anywhere."""
+
+    problem: Problem
+    strategies: tuple[Chooser, ...]
+    initial: int
+    batch_size: int
+    rounds: int
+    keys: Tensor  # (runs,)
+    device: str
+    how: Round
+
+    def some(
+        self, runs: tuple[int, int], progress: Progress | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # (strategy, run, round), (strategy, run, rows)
+        """Errors and queries of the runs from the first number to before the second."""
+        lanes = [Lane(self.problem, strategy) for strategy in self.strategies]
+        sizes, device = (self.initial, self.batch_size, self.rounds), checks.pick_device(self.device)
+        loop = Loop(lanes, *sizes, self.keys[slice(*runs)], device, self.how)
+        while not loop.done:
+            loop.advance()
+            if progress is not None:
+                progress(loop.round, self.rounds + 1)
+        return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy()
 
 
 def _interval(interval: Interval, word: str) -> dict[str, float | None]:

@@ -72,6 +72,7 @@ measurements = Table(
     Column("replicate", Integer),
     Column("superseded_by", Integer),
     Column("label", Text),  # in place of a value where classes are measured
+    Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
 events = Table(
     "events",
@@ -102,6 +103,7 @@ MIGRATIONS = [
     "ALTER TABLE measurements ADD COLUMN label TEXT",
     "ALTER TABLE models ADD COLUMN digest TEXT",
     "CREATE INDEX IF NOT EXISTS events_by_kind ON events (kind)",
+    "ALTER TABLE measurements ADD COLUMN target TEXT NOT NULL DEFAULT ''",
 ]
 
 

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,7 @@ class Store:
     settings: dict[str, Any] = field(repr=False)
 
     seen: dict[str, int] = field(default_factory=dict, repr=False)  # the last change that `settings` hold
+    target: str = ""  # the one that is looked at, of several
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -63,18 +64,31 @@ class Store:
             yield self._session(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
+    def writing(self, model: bool = False) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
+        if self.target and not model:
+            raise InputError(
+                f"{self.target!r} is one of several targets, and is only looked at; use the whole campaign"
+            )
         with transaction(self.engine, self.where, writing=True) as connection:
             yield self._session(connection)
 
     def _session(self, connection: Connection) -> Session:
         """With the settings as they are now: another station may have changed them."""
-        session = Session(connection)
+        names = tuple(name for name, _ in self.settings.get("targets", ())) or ("",)
+        session = Session(connection, self.target, names)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
             self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
             self.seen["change"] = last
+            if self.target:
+                self.settings["target"] = self.target
+                del self.settings["targets"]
         return session
+
+    def of(self, target: str) -> "Store":
+        """The same database, looked at as if it had one target only."""
+        own = {name: value for name, value in self.settings.items() if name != "targets"}
+        return replace(self, settings=own | {"target": target}, seen=dict(self.seen), target=target)
 
     @property
     def read_only(self) -> bool:

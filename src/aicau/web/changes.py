@@ -88,7 +88,9 @@ def create(
         return answer(request, f"/new/{number}")
     try:
         key, address = lib.new_address(name)
-        options: dict[str, Any] = {"target": target, "batch": batch.strip() or None, "id": id, "task": task}
+        targets = [word.strip() for word in target.split(",") if word.strip()]
+        options: dict[str, Any] = {"target": targets if len(targets) > 1 else target, "batch": batch.strip() or None}
+        options |= {"id": id, "task": task}
         options |= {"goal": _goal(goal, threshold), "weight": weight or None, "scale": scale, "cost": cost or None}
         names = [word for word in controls.split(",") if word.strip()]
         options |= {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
@@ -183,6 +185,13 @@ def include(request: Request, key: str, ids: Ids, reason: Word = "") -> Response
     return answer(request, f"/c/{key}/candidates", included=count)
 
 
+@router.post("/c/{key}/confirm", summary="Values that were pointed out are right.")
+def confirm(request: Request, key: str, ids: Ids) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).confirm(ids)
+    return answer(request, f"/c/{key}/noise", confirmed=count)
+
+
 @router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")
 def untell(request: Request, key: str, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Response:
     opened(request, key)
@@ -199,9 +208,18 @@ def rename(request: Request, key: str, old: Word, new: Word) -> Response:
     return answer(request, f"/c/{key}/noise", renamed=count)
 
 
-@router.post("/c/{key}/strategy", summary="Another strategy from the next batch on.")
-def strategy(request: Request, key: str, strategy: Word) -> Response:
-    job = start(request, key, "change", strategy=strategy)
+@router.post("/c/{key}/change", summary="Another strategy or plate from the next batch on.")
+def change(
+    request: Request,
+    key: str,
+    strategy: Word = "",
+    layout: Annotated[Literal["", "96", "384", "none"], Form()] = "",  # never a path
+    controls: Word = "",
+    avoid_edges: Annotated[bool, Form()] = False,
+) -> Response:
+    names = [word for word in controls.split(",") if word.strip()]
+    plate: dict[str, Any] = {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    job = start(request, key, "change", strategy=strategy or None, **plate)
     return answer(request, f"/c/{key}/next?job={job}", job=job)
 
 

@@ -22,7 +22,8 @@ KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocume
 @router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
 def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
     campaign = opened(request, key)
-    frame = control_rows(campaign.settings, campaign.pending())
+    plate = campaign.layouts().get(library(request).read(key, "status")["asks"])
+    frame = control_rows(plate, campaign.settings["id"], campaign.pending())
     for name in reversed(campaign.blank_columns()):  # to be filled in
         frame.insert(list(frame).index("replicate") + 1, name, "")
     return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")

@@ -59,11 +59,12 @@ def overview(request: Request, key: str) -> dict[str, Any]:
         else "Ask for the next batch."
     )
     rows, cost = library(request).read(key, "moment").rows, data["settings"]["cost"]
+    rows = [row for row in rows if row.target in ("", data["settings"]["target"])]  # a well has a result of each target
     spent = opened(request, key).describe([row.candidate for row in rows])[cost].astype(float) if cost else []
     return data | {
         "spent": sum(price * row.repeats for price, row in zip(spent, rows, strict=False)),
         "next_step": step,
-        "advice": "" if progress is None else progress.advice,
+        "advice": [] if progress is None else data["look"]["advice"],
         "progress": [] if progress is None else progress.rounds,
         "parts": [] if contents is None else contents.rounds,
     }
@@ -83,7 +84,8 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         rows, states, number = preview["rows"], ["preview"] * len(preview["rows"]), None
     else:
         frame, states, number = library(request).read(key, "last_batch")
-        rows = [] if frame is None else control_rows(settings, frame).to_dict("records")
+        plate = library(request).read(key, "layouts").get(data["status"]["asks"])
+        rows = [] if frame is None else control_rows(plate, settings["id"], frame).to_dict("records")
     points = sum(row["reason"] != "control" for row in rows)
     states = [*states[:points], *["control"] * (len(rows) - points)]
     id, names = settings["id"], {c["name"] for c in settings["columns"]}
@@ -109,7 +111,7 @@ def results(request: Request, key: str) -> dict[str, Any]:
     """Where results are dropped, and what was told so far."""
     data = basis(request, key)
     told = library(request).read(key, "measurements").iloc[::-1]
-    names = [data["settings"][name] for name in ("id", "target", "batch")]
+    names = [data["settings"]["id"], *opened(request, key).targets, data["settings"]["batch"]]
     return data | {"columns": names, "rows": told.head(200), "total": len(told)}
 
 

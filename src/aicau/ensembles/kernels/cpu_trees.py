@@ -1,12 +1,14 @@
 """Trees on the CPU: every point walks down every tree, blocks of points side by side."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
+
+from aicau.ensembles.kernels.cpu import njit
 
 POINTS = 256  # of a block: their rows stay in the cache while a tree is walked
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True)
 def trees_mean(x, roots, feature, threshold, left, right, value):  # type: ignore[no-untyped-def]
     """Mean over trees of the value of the leaf that each point falls into. x (n, d) float32; gives (n,) float64."""
     n, trees = x.shape[0], roots.shape[0]

@@ -1,0 +1,152 @@
+"""Where independent parts of one piece of work are computed: here, on some processes, or on the machines of Ray.
+
+Every part is a pure function of its arguments, so the result is the same wherever it was computed, and computed again
+where a process or a machine died.
+"""
+
+import logging
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+from aicau.core import checks
+from aicau.core.errors import AicauError, InputError, unknown
+
+S = TypeVar("S")
+T = TypeVar("T")
+LOCAL, RAY = "local", "ray"
+RETRIES = 20  # of a part whose machine was lost
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A choice of where to compute.
+
+    Parameters
+    ----------
+    name : {"local", "ray"}
+    jobs : int
+        Processes of this machine, for `local`; 1 computes in this one.
+    address : str, optional
+        Of a Ray cluster; without one, that of the environment (`RAY_ADDRESS`), else one is started on this machine.
+
+    Examples
+    --------
+    >>> from aicau import Engine
+    >>> list(Engine().over(abs, [-1, 2, -3]))
+    [1, 2, 3]
+    """
+
+    name: str = LOCAL
+    jobs: int = 1
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        checks.positive(self.jobs, "jobs")
+        if self.name not in (LOCAL, RAY):
+            raise unknown("engine", self.name, [LOCAL, RAY])
+        if self.name == LOCAL and self.address is not None:
+            raise InputError("an address is that of a Ray cluster; add --engine ray")
+
+    @property
+    def here(self) -> bool:
+        """Whether everything is computed in this process."""
+        return self.name == LOCAL and self.jobs == 1
+
+    @property
+    def width(self) -> int:
+        """How many parts are computed at once."""
+        return self.jobs if self.name == LOCAL else max(1, int(_ray(self.address).cluster_resources().get("CPU", 1)))
+
+    def slices(self, n: int) -> list[tuple[int, int]]:
+        """The numbers below n in two parts for every place, or in one where everything is computed here."""
+        each = n if self.here else -(-n // (2 * self.width))
+        return [(first, min(first + each, n)) for first in range(0, n, each)]
+
+    def over(self, function: Callable[[S], T], parts: Iterable[S], device: str = "cpu") -> Iterator[T]:
+        """`function` of every part, in their order.
+
+        It and the parts travel to other processes, so the function must be of a module's top level. A part gets a
+        GPU of its own where the device is not the CPU and the cluster has one.
+        """
+        if self.here:
+            yield from map(function, parts)
+        elif self.name == LOCAL:
+            with ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn"), one_thread) as pool:
+                try:
+                    yield from _window(parts, lambda part: pool.submit(function, part), lambda one: one.result(), self)
+                finally:
+                    pool.shutdown(wait=False, cancel_futures=True)
+        else:
+            yield from self._on_ray(function, parts, device)
+
+    def _on_ray(self, function: Callable[[S], T], parts: Iterable[S], device: str) -> Iterator[T]:
+        ray = _ray(self.address)
+        gpus = float(device != "cpu" and ray.cluster_resources().get("GPU", 0) > 0)
+        if device == "cuda" and not gpus:
+            raise InputError("no machine of the Ray cluster has a GPU; use --device cpu")
+        kept = ray.put(function)  # once for each machine, not with every part
+        task = ray.remote(_alone).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
+        with _plain_errors(ray):
+            yield from _window(parts, lambda part: task.remote(kept, part), ray.get, self)
+
+
+HERE = Engine()
+
+
+def _window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any], T], engine: Engine) -> Iterator[T]:
+    """Results in the order of their parts; so many are under way that no place waits, and memory holds a few."""
+    rest = iter(parts)
+    waiting = deque(map(begin, islice(rest, 4 * engine.width)))
+    while waiting:
+        yield result(waiting.popleft())
+        waiting.extend(map(begin, islice(rest, 1)))
+
+
+def _alone(function: Callable[[S], T], part: S) -> T:
+    """In a worker of Ray: on one thread, as Ray counts it."""
+    one_thread()
+    return function(part)
+
+
+def one_thread() -> None:
+    import numba
+    import torch
+
+    torch.set_num_threads(1)
+    numba.set_num_threads(1)
+
+
+def _ray(address: str | None) -> Any:
+    """The module, connected to a cluster."""
+    try:
+        import ray
+    except ImportError:
+        raise InputError("the engine ray needs Ray; install it with: pip install 'aicau[ray]'") from None
+    if not ray.is_initialized():
+        try:
+            ray.init(
+                address, include_dashboard=None if address else False, log_to_driver=False, logging_level=logging.ERROR
+            )
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            where = f" at {address}" if address else ""
+            raise InputError(f"no Ray cluster answers{where} ({error}); start one, or leave the address out") from error
+    return ray
+
+
+@contextmanager
+def _plain_errors(ray: Any) -> Iterator[None]:
+    """What a part raised, as if it had been raised here."""
+    try:
+        yield
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, Exception):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise AicauError(f"Ray could not finish the work ({type(error).__name__}: {error}); try again") from error
