@@ -78,11 +78,24 @@ def _svg(made: Figure, name: str, contents: Contents) -> str:
         out = io.StringIO()
         made.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     drawing = ElementTree.fromstring(out.getvalue())
+    for part in drawing.iter():
+        _without_styles(part)
     for group, titles in contents.titles.items():
         for points in (one for one in drawing.iter(f"{SVG}g") if one.get("id", "").startswith(f"{name}-{group}-")):
             for mark, title in zip(points.iter(f"{SVG}use"), titles, strict=False):  # in their order
                 ElementTree.SubElement(mark, f"{SVG}title").text = title
     return ElementTree.tostring(drawing, encoding="unicode")
+
+
+def _without_styles(part: ElementTree.Element) -> None:
+    """Attributes in the place of style sheets: a strict page allows none, and they say the same."""
+    for sheet in part.findall(f"{SVG}style"):
+        part.remove(sheet)
+    said = [word.partition(":") for word in part.attrib.pop("style", "").split(";") if ":" in word]
+    for name, value in ((name.strip(), value.strip()) for name, _, value in said):
+        if name == "font":  # the page has its own
+            name, value = "font-size", next((word for word in value.split() if word.endswith("px")), "9px")
+        part.set(name, value)
 
 
 def _short(name: str, most: int = 36) -> str:
