@@ -100,6 +100,7 @@ def test_slices_cover_everything_once():
     assert Engine(jobs=8).slices(3) == [(0, 1), (1, 2), (2, 3)]
 
 
+@pytest.mark.slow
 def test_results_come_in_order_and_errors_as_they_were_raised(engine):
     parts = list(range(20))
     assert list(engine.over(root, iter(parts))) == [root(part) for part in parts]

@@ -219,7 +219,10 @@ def test_figures_follow_the_theme(campaign, tmp_path):
     for text in drawn.values():
         assert text.startswith("<svg")
         assert "<text" in text
-        assert "fill: #ffffff" not in text
+        assert "#ffffff" not in text
+        assert "<style" not in text
+        assert "style=" not in text  # attributes, which the page's own style sheet may change
+        assert 'font-size="9px"' in text
         assert "<metadata" not in text
     assert drawn["candidates"].count("-ink-") == 2  # the circles and their key in the legend
     page = campaign.report(tmp_path / "r.html").read_text()

@@ -5,11 +5,8 @@ what differs, grey is the pool. Backgrounds are transparent and colours are mid-
 page's style sheet gives them font and colour; it also colours what has the group id "ink" here.
 """
 
-import io
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -20,15 +17,13 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from aicau.campaign.setup import called
+from aicau.report import svg
 from aicau.report.data import Contents
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
-SVG = "{http://www.w3.org/2000/svg}"
-ElementTree.register_namespace("", SVG[1:-1])
-ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 BLUE, ORANGE, GREEN, GREY = "#2878BD", "#D9650F", "#1A9E77", "#98A1B0"
 CLASSES = (BLUE, ORANGE, GREEN, "#C9709F", "#C99A12", "#4FA9DC", "#8A62AD", "#A6761D", "#6B7486", "#86A832")
 MOST_BATCHES = 40  # drawn; the newest
@@ -46,7 +41,7 @@ STYLE: dict[Any, Any] = {
 def draw(contents: Contents) -> dict[str, str]:
     """SVG text of every figure that has something to show, by name; the same numbers give the same text."""
     drawn = {name: figure(name, contents) for name in FIGURES}
-    return {name: _svg(one, name, contents) for name, one in drawn.items() if one is not None}
+    return {name: svg.text(one, name, STYLE, contents.titles) for name, one in drawn.items() if one is not None}
 
 
 def figure(name: str, contents: Contents) -> Figure | None:
@@ -65,24 +60,6 @@ def figure(name: str, contents: Contents) -> Figure | None:
                 if key is not None and isinstance(handle, Artist) and (handle.get_gid() or "").startswith("ink"):
                     key.set_gid("ink")
     return made
-
-
-def _svg(made: Figure, name: str, contents: Contents) -> str:
-    """Write the figure with ids that no other figure of the page has, and names that show when a point is hovered."""
-    with mpl.rc_context({**STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
-        # The browser has the letters that Matplotlib's own font lacks.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        made.draw_without_rendering()  # so that all ticks exist
-        for number, artist in enumerate(made.findobj()):
-            artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
-        out = io.StringIO()
-        made.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    drawing = ElementTree.fromstring(out.getvalue())
-    for group, titles in contents.titles.items():
-        for points in (one for one in drawing.iter(f"{SVG}g") if one.get("id", "").startswith(f"{name}-{group}-")):
-            for mark, title in zip(points.iter(f"{SVG}use"), titles, strict=False):  # in their order
-                ElementTree.SubElement(mark, f"{SVG}title").text = title
-    return ElementTree.tostring(drawing, encoding="unicode")
 
 
 def _short(name: str, most: int = 36) -> str:

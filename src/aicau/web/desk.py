@@ -1,7 +1,6 @@
 """What the background process does: the verbs of `Campaign` that need a model, and what pages show of one."""
 
 import json
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -125,8 +124,7 @@ class Desk:
         every, advice = [], []
         for target, view in zip(campaign.targets, views, strict=True):
             contents = gather(view)
-            drawn = {name: attributes(text) for name, text in figures.draw(contents).items()}
-            every.append((target, contents, drawn))
+            every.append((target, contents, figures.draw(contents)))
             advice.append(f"{target}: {contents.progress.advice}" if len(views) > 1 else contents.progress.advice)
         held.share(campaign)
         return found | {"contents": every[0][1], "figures": every[0][2], "every": every, "advice": advice}
@@ -159,17 +157,3 @@ class Desk:
         if writer is not None:
             writer.close()
         return {"for": version, "path": path, "axes": names, "shares": shares}
-
-
-def attributes(svg: str) -> str:
-    """The same figure without style sheets inside: a strict page allows none, and attributes say the same."""
-    svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)
-
-    def moved(found: "re.Match[str]") -> str:
-        pairs = (part.partition(":") for part in found[1].split(";") if ":" in part)
-        said = {name.strip(): value.strip() for name, _, value in pairs}
-        if font := said.pop("font", ""):
-            said["font-size"] = next((word for word in font.split() if word.endswith("px")), "9px")
-        return " ".join(f'{name}="{value}"' for name, value in said.items() if '"' not in value)
-
-    return re.sub(r'style="([^"]*)"', moved, svg)
