@@ -48,6 +48,22 @@ def test_the_goal_of_a_campaign_is_kept_and_decides(campaign):
     assert campaign.settings["goal"] == "max"
 
 
+def test_what_was_found_is_not_looked_for_again(tmp_path):
+    """The best points are measured once each: their chance to be wanted is 1, and nothing is left to find there."""
+    frame = pool(120)
+    with Campaign.create(tmp_path / "f.db", frame.drop(columns="value"), "y", goal="max") as made:
+        some = frame.iloc[::12]
+        asked = list(some["id"])
+        made.tell(pd.DataFrame({"id": some["id"], "y": truth(some)}))
+        for _ in range(4):
+            batch = made.ask(5)
+            asked += list(batch["id"])
+            made.tell(pd.DataFrame({"id": batch["id"], "y": truth(batch)}))
+    assert len(set(asked)) == len(asked)
+    best = frame["id"][truth(frame).sort_values().index[-6:]]
+    assert set(best) <= set(asked)
+
+
 def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
     with pytest.raises(InputError, match="did you mean 'max'"):
         campaign.ask(2, goal="maxi")

@@ -14,7 +14,7 @@ One measurement at x lowers the variance at z by k(z, x)²/(k(x, x) + σ²), k t
 chosen; so the gain is Σ_z α(z) k(z, x)²/(k(x, x) + σ²(x)) = φᵀAMAφ/(φᵀAφ + ρ + σ²). Without α this is what BAIT and
 integrated variance (IVR, qNIPV) choose. A known point competes by the same formula: its k is small, and large noise
 makes a new point there worth as little. Where points are wanted that are good themselves (`view.chance`), the gain is
-multiplied by how likely that is.
+multiplied by how likely that is, of a known one by 0: what is found need not be found again.
 
 The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
 coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
@@ -41,6 +41,7 @@ LISTED = 4096  # points that are looked at together
 HELD = 8 * LISTED  # points that wait with their features in memory
 NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
 SAMPLED = 32_768  # points that M is summed over at most (`sample`)
+UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
 
@@ -154,7 +155,10 @@ class Work:
     def __init__(self, score: Score, view: View) -> None:
         self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view, LANDMARKS)
         self.sigma2 = noise_of(view).to(view.x)
-        self.chance = torch.ones_like(self.alpha) if view.chance is None else view.chance[0].to(self.alpha)
+        self.seeks = view.chance is not None
+        self.chance = torch.ones_like(self.alpha)
+        if view.chance is not None:
+            self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
         self.inside = posterior(view, self.features, self.sigma2)
         self.moment, self.total = torch.zeros_like(self.inside), 0.0
         some, weight = sample(self.alpha)
@@ -195,6 +199,8 @@ class Work:
 
     def measure(self, place: Tensor) -> None:
         """One measurement of a point."""
+        if self.seeks:
+            self.chance[self.index[place]] = 0.0
         phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
         own = self.inside @ phi
         seen = self.moment @ own
