@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import time
 from functools import partial
@@ -92,6 +93,15 @@ def test_without_ray_the_message_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(InputError, match=r"pip install 'aicau\[ray\]'"):
         list(Engine(RAY).over(root, [1]))
+
+
+def test_an_address_where_nobody_answers_is_said_at_once():
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'aicau[ray]'")
+    with socket.socket() as taken:  # bound, so nobody else's, and not listening
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InputError, match=f"no Ray cluster answers at {address}"):
+            list(Engine(RAY, address=address).over(root, [1]))
 
 
 def test_slices_cover_everything_once():

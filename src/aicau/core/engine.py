@@ -6,6 +6,7 @@ where a process or a machine died.
 
 import logging
 import multiprocessing
+import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from aicau.core import checks
 from aicau.core.errors import AicauError, InputError, unknown
@@ -21,6 +23,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 LOCAL, RAY = "local", "ray"
 RETRIES = 20  # of a part whose machine was lost
+PATIENCE = 10.0  # seconds for a cluster to answer
 
 
 @dataclass(frozen=True)
@@ -130,12 +133,13 @@ def _ray(address: str | None) -> Any:
         raise InputError("the engine ray needs Ray; install it with: pip install 'aicau[ray]'") from None
     if not ray.is_initialized():
         try:
-            ray.init(
-                address, include_dashboard=None if address else False, log_to_driver=False, logging_level=logging.ERROR
-            )
-        except (ConnectionError, ValueError, RuntimeError) as error:
+            found = urlsplit(f"//{(address or '').removeprefix('ray://')}")
+            if found.hostname and found.port:  # Ray itself would wait for minutes
+                socket.create_connection((found.hostname, found.port), PATIENCE).close()
+            ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, ValueError, RuntimeError) as error:
             where = f" at {address}" if address else ""
-            raise InputError(f"no Ray cluster answers{where} ({error}); start one, or leave the address out") from error
+            raise InputError(f"no Ray cluster answers{where} ({error}); start one, or leave --address out") from error
     return ray
 
 
