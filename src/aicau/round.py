@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from aicau import shortlist
 from aicau.acquisition import Score, View
-from aicau.bias import Belief, BiasEstimator, assess
+from aicau.batching.gain import Gain, Screen
+from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
-from aicau.core.pool import coordinates
+from aicau.core.pool import Frame, coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.gp import noise
@@ -138,33 +140,87 @@ class Round:
         chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        times = state.observations.counts(len(state.x))
-        view = View(
-            coordinates(state.x) if frame is None else frame,
-            times == 0 if room is None else room > 0,
-            times > 0 if known is None else known,
-            state.keys if keys is None else keys,
-            state.predictions,
-            None,
-            state.fitted,
-            state.observations,
-            state.x,
-            room,
-            state.task,
-            skill=state.skill(),
-            times=times,
-            weight=weight,
-            chance=chance,
-        ).with_estimate(estimate)
+        view = view_of(state, estimate, room, known, keys, frame, weight, chance)
         previous = None
         if past is not None and round >= FIRST_DIFFERENCE:
             previous = past.score.times((past.scale / state.scale) ** 2)
         return strategy.choose(view, m, previous)
 
+    def propose(
+        self,
+        strategy: Strategy,
+        state: State,
+        m: int,
+        room: Tensor,  # (1, n)
+        known: Tensor,  # (1, n)
+        past: Past | None = None,
+        round: int = 0,
+        keys: Tensor | None = None,
+        weight: Tensor | None = None,
+        chance: Tensor | None = None,
+    ) -> Choice:
+        """`assess` and `choose` of one run. What they look at of a large pool is bounded, and found in one pass over it
+        (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
+        if len(state.x) <= shortlist.LARGE or not isinstance(strategy.batching, Gain) or strategy.difference:
+            estimate = self.assess(strategy, state)
+            return self.choose(strategy, state, estimate, m, room, known, past, round, keys, None, weight, chance)
+        frame = Frame.of(state.x)
+        if isinstance(strategy.bias, Posterior) and self.task.squared:
+            strategy.bias.correction(state.evidence())  # once, for both parts
+
+        def part(index: Tensor, stands: Tensor, listed: Tensor | None = None) -> View:
+            some = state.among(index)
+            own = (None if each is None else each[:, index] for each in (weight, chance))
+            left = room[:, index] if listed is None else room[:, index] * torch.isin(index, listed)
+            at = frame.coordinates(some.x)
+            view = view_of(some, self.assess(strategy, some), left, known[:, index], keys, at, *own)
+            return replace(view, stands=stands[None])
+
+        drawn = shortlist.draw(len(state.x), weight)
+        index, stands = drawn.among(known)
+        view = part(index, stands)
+        screen = Screen(strategy.score(view)[0], view, m)
+        correction = state.memo.get(strategy.bias)
+        listed = shortlist.best(screen, state.x, frame, room[0], chance, correction)
+        index, stands = drawn.among(known, listed)
+        choice = strategy.choose(part(index, stands, listed), m)
+        return replace(choice, selection=replace(choice.selection, index=index[choice.selection.index]))
+
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
         return outcome(self.task.name).fit(state, estimator, names, self.combine)
+
+
+def view_of(
+    state: State,
+    estimate: Omega | Belief | None,
+    room: Tensor | None,
+    known: Tensor | None,
+    keys: Tensor | None,
+    frame: Tensor | None,
+    weight: Tensor | None,
+    chance: Tensor | None,
+) -> View:
+    """What is known when a batch is chosen (parameters as in `Round.choose`)."""
+    times = state.observations.counts(len(state.x))
+    return View(
+        coordinates(state.x) if frame is None else frame,
+        times == 0 if room is None else room > 0,
+        times > 0 if known is None else known,
+        state.keys if keys is None else keys,
+        state.predictions,
+        None,
+        state.fitted,
+        state.observations,
+        state.x,
+        room,
+        state.task,
+        skill=state.skill(),
+        times=times,
+        weight=weight,
+        chance=chance,
+    ).with_estimate(estimate)
 
 
 def first_batch(

@@ -177,6 +177,12 @@ class Strategy:
         """Whether an ensemble must be fitted before it can choose."""
         return self.acquisition.needs_model
 
+    def score(self, view: View, previous: Score | None = None) -> tuple[Score, Score]:
+        """What is maximised, with the difference to the round before and the weights; and without both."""
+        plain = self.acquisition.score(view)
+        score = plain.difference(previous) if self.difference and previous is not None else plain
+        return score if view.weight is None else score.weigh(view.weight), plain
+
     def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
         """The next batch of every run; run by run on the CPU, all at once elsewhere.
 
@@ -193,9 +199,7 @@ class Strategy:
         -------
         Choice
         """
-        plain = self.acquisition.score(view)
-        score = plain.difference(previous) if self.difference and previous is not None else plain
-        score = score if view.weight is None else score.weigh(view.weight)
+        score, plain = self.score(view, previous)
         names: list[str] = []
 
         def select(runs: Tensor) -> tuple[Tensor, ...]:

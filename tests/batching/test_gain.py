@@ -93,7 +93,7 @@ def test_replicates_and_pending_points_count():
     """Three measurements of a point are one with a third of the noise; a pending point counts as one measurement."""
     view = view_of(known=(3, 17))
     times = view.measured.long() * torch.where(torch.arange(60) == 3, 3, 0)  # 17 is pending
-    features = gain.Features(view)
+    features = gain.Features(view, gain.LANDMARKS)
     noise = gain.noise_of(view)
     phi, rest = features.at(torch.tensor([3, 17]))
     assert float(rest.max()) < 1e-5
@@ -106,7 +106,7 @@ def test_portions_and_a_short_list_choose_the_same(monkeypatch):
     view, score = view_of(300, fitted=networks()), score_of(300)
     whole = Gain().select(score, view, 6)
     monkeypatch.setattr(gain, "LISTED", 64)
-    monkeypatch.setattr(gain, "HELD", 100)
+    monkeypatch.setattr(gain, "PORTION", 100)
     parts = Gain().select(score, view, 6)
     assert torch.equal(parts.index, whole.index)
     for name, part in whole.parts.items():

@@ -55,6 +55,8 @@ class View:
         How much the error of each point counts; None: all alike.
     chance : Tensor, shape (..., n)
         Where only points that are good themselves are looked for: how likely each is; None: any point will do.
+    stands : Tensor, shape (..., n)
+        Where x is a part of a larger pool: how many candidates each point stands for; None: itself.
 
     Examples
     --------
@@ -81,6 +83,7 @@ class View:
     times: Tensor | None = None
     weight: Tensor | None = None
     chance: Tensor | None = None
+    stands: Tensor | None = None
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""

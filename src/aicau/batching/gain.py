@@ -21,26 +21,24 @@ coordinates with a length per feature, as the process behind the bias has learne
 not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
+from aicau.batching.features import Features, evenly
 from aicau.core.omega import Cobias
-from aicau.core.runs import threads_for
-from aicau.ensembles import gradients
-from aicau.gp import rbf
+from aicau.core.runs import PORTION, over, threads_for
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
-LISTED = 4096  # points that are looked at together
-HELD = 8 * LISTED  # points that wait with their features in memory
-NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
+LISTED = 16_384  # points that compete
 SAMPLED = 32_768  # points that M is summed over at most (`sample`)
-KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
+SKETCHED = 128  # landmarks of `Screen`
+STAGES = 16  # of a batch that are looked at
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
 
@@ -75,104 +73,25 @@ class Gain:
         )
 
 
-class Covariance:
-    """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
-
-    def __init__(self, view: View, some: Tensor) -> None:
-        self.view = view
-        lengths = getattr(view.cobias, "lengths", None)
-        self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
-        if lengths is None:
-            square = torch.cdist(view.x[some], view.x[some]) ** 2
-            near = square[square > 0]
-            self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
-        fitted: Any = view.fitted
-        self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
-        if view.points is not None and not view.task.probabilities:
-            self.layers = getattr(fitted, "layers", None)
-        self.size = 1.0
-        if self.layers is not None:
-            self.size = float(gradients.squares(self.at(some)[1]).mean())
-            self.layers = self.layers if self.size > 0 else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
-        """What the kernels need of some points."""
-        z = self.view.x[index] / self.lengths
-        return z, [] if self.layers is None else self.layers(self.view.points[index])  # type: ignore[index]
-
-    def between(self, a: tuple[Tensor, list[gradients.Layer]], b: tuple[Tensor, list[gradients.Layer]]) -> Tensor:
-        smooth = rbf(torch.cdist(a[0], b[0]) ** 2)
-        return smooth if not a[1] else 0.5 * (smooth + gradients.between(a[1], b[1]).to(smooth) / self.size)
-
-    def variance(self, a: tuple[Tensor, list[gradients.Layer]]) -> Tensor:  # (m,)
-        one = torch.ones_like(a[0][:, 0])
-        return one if not a[1] else 0.5 * (one + gradients.squares(a[1]).to(one) / self.size)
-
-
-class Features:
-    """φ and ρ of any points of the pool."""
-
-    def __init__(self, view: View) -> None:
-        n, known = len(view.x), view.measured[0].nonzero()[:, 0]
-        known = known[evenly(len(known), LANDMARKS // 2, view.x)] if n > LANDMARKS else known[:0]
-        some = evenly(n, LANDMARKS - len(known), view.x)
-        self.covariance = Covariance(view, some)
-        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
-        values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
-        kept = values > KEPT * values[-1]
-        self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
-        self.every = torch.arange(n, device=view.x.device)
-        self.whole: tuple[Tensor, Tensor] | None = None  # of a small pool, kept
-        self.whole = self.at(self.every) if n <= LISTED else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:  # (m,) -> (m, p), (m,)
-        """φ and ρ."""
-        if self.whole is not None:
-            return self.whole[0][index], self.whole[1][index]
-        points = self.covariance.at(index)
-        phi = self.covariance.between(points, self.landmarks) @ self.root
-        return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
-
-    def portions(self, some: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """The pool or some of it in portions: indices, φ and ρ."""
-        for index in (self.every if some is None else some).split(LISTED):
-            yield index, *self.at(index)
-
-
 def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
-    """One run: points in the order of choice, their gain, α, share of the whole and whether they were known.
-
-    `first` holds the gain of every point before any is chosen. What is chosen only lowers it (but for rare points), so
-    a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
-    """
-    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view)
+    """One run: points in the order of choice, their gain, α, share of the whole and whether they were known."""
+    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view, LANDMARKS)
     chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
     inside = posterior(view, features, noise)
-    moment, total = torch.zeros_like(inside), 0.0
-    some, weight = sample(alpha)
-    for index, phi, rest in features.portions(some):
-        own = weight[index, None]
-        moment += ((phi * own).mT @ phi).double()
-        total += float((own[:, 0] * (((phi @ inside.to(phi)) * phi).sum(-1) + rest)).sum())
-    work = Work(inside, moment, chance)
-    first = torch.cat([work.gains(phi, rest + noise[index]) for index, phi, rest in features.portions()])
-    first = torch.where(view.allowed[0], chance * first, -torch.inf)
+    moment, total = moments(alpha, view, features, inside)
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
+    index = competing(score, view, m, room, noise, chance)
+    parts = (
+        [features.at(some) for some in index.split(PORTION)]
+        if index.is_cuda
+        else over(features.at, index.split(PORTION))
+    )
+    phi, rest = (torch.cat(part) for part in zip(*parts, strict=True))
+    work = Work(inside, moment, index, phi, rest + noise[index], chance[index])
     known, chosen = view.measured[0].clone(), []
     for _ in range(m):
-        while not len(work.index) or float(first.max()) > float(work.best(room)[1]):
-            best = first.topk(min(len(first), LISTED))
-            more = best.indices[best.values > -torch.inf].sort().values
-            if not len(more):
-                break
-            first[more] = -torch.inf
-            phi, rest = features.at(more)
-            work.add(more, phi, rest + noise[more])
-            if len(work.index) > HELD:  # the worst wait again, with their gain as it is now
-                index, gain = work.drop()
-                first[index] = torch.where(room[index] > 0, gain, -torch.inf)
         place, worth = work.best(room)
-        at = work.index[place]
+        at = index[place]
         chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
         room[at] -= 1
         known[at] = True
@@ -180,59 +99,120 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
 
 
+def competing(score: Score, view: View, m: int, room: Tensor, noise: Tensor, chance: Tensor) -> Tensor:  # (n,) each
+    """Points that are looked at: all that may be chosen; of very many those of the largest gains by `Screen`."""
+    index = (room > 0).nonzero()[:, 0]
+    if len(index) <= LISTED:
+        return index
+    screen, points = Screen(score, view, m), view.points
+    parts = index.split(PORTION)
+    found = over(
+        lambda at: chance[at] * screen.gains(view.x[at], None if points is None else points[at], noise[at]), parts
+    )
+    return most(zip(parts, found, strict=True))
+
+
+def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages, s) of portions -> (at most LISTED,)
+    """Points of the largest gains in each stage, ascending; of equal ones the first. Parts are joined as they come."""
+    held: list[tuple[Tensor, Tensor]] = []
+    floor: Tensor | float = -torch.inf  # what a point must exceed in some stage
+
+    def joined() -> tuple[Tensor, Tensor, Tensor]:
+        index, gain = (torch.cat(part, -1) for part in zip(*held, strict=True))
+        best = gain.argsort(descending=True, stable=True)[:, : LISTED // len(gain)]
+        kept = best.unique()
+        return index[kept], gain[:, kept], gain.gather(-1, best[:, -1:])
+
+    for index, gain in parts:
+        over_it = (gain > floor).any(0).nonzero()[:, 0]
+        held.append((index[over_it], gain[:, over_it]))
+        if sum(len(one) for one, _ in held) > 4 * LISTED:
+            index, gain, floor = joined()
+            held = [(index, gain)]
+    return joined()[0]
+
+
+class Screen:
+    """Gains of any points by few landmarks: they tell where in a large pool to look closely.
+
+    A batch is spread, so the largest gains before the first choice are not enough: other points have the largest later.
+    A batch that is chosen from some of the points, by the same landmarks, shows where.
+    """
+
+    def __init__(self, score: Score, view: View, m: int) -> None:
+        noise, self.features = noise_of(view).to(view.x), Features(view, SKETCHED)
+        inside = posterior(view, self.features, noise)
+        moment, _ = moments(positive(score.alpha[0]).to(view.x), view, self.features, inside)
+        room = (view.allowed.long() if view.room is None else view.room)[0].clone()
+        index = (room > 0).nonzero()[:, 0]
+        index = index[evenly(len(index), PORTION, view.x)]
+        phi, rest = self.features.at(index)
+        chance = torch.ones_like(rest) if view.chance is None else view.chance[0, index].to(rest)
+        work, steps = Work(inside, moment, index, phi, rest + noise[index], chance), []
+        for _ in range(min(m, int(room[index].sum()))):
+            place, _ = work.best(room)
+            room[index[place]] -= 1
+            steps.append(work.measure(place))
+        self.inside, self.moment, self.noise = inside.to(view.x), moment.to(view.x), noise.mean()
+        self.moves = [torch.stack(part).to(view.x) for part in zip(*steps, strict=True)]
+        self.stages = set(evenly(len(steps), STAGES, view.x).tolist())
+
+    def gains(
+        self, x: Tensor, points: Tensor | None, noise: Tensor | None
+    ) -> Tensor:  # (s, d) twice, (s,) -> (stages, s)
+        """Of points that the view need not hold: coordinates, what networks see, σ² (None: as on average)."""
+        phi, rest = self.features.of(self.features.covariance.of(x, points))
+        rest = rest + (self.noise if noise is None else noise.to(phi))
+        variance, shared = forms(phi, self.inside, self.moment)
+        own, far, sizes, squares = self.moves
+        bys, crosses = (own @ phi.mT).div_(sizes[:, None]), far @ phi.mT
+        found = []
+        for step, (by, cross) in enumerate(zip(bys, crosses, strict=True)):
+            if step in self.stages:
+                found.append(shared / (variance + rest))
+            shared, variance = moved(shared, variance, by, cross, sizes[step], squares[step])
+        return torch.stack(found)
+
+
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(self, inside: Tensor, moment: Tensor, chance: Tensor) -> None:
-        self.inside, self.moment, self.chance = inside, moment, chance
-        self.index, self.phi = torch.zeros_like(chance[:0], dtype=torch.int64), chance.new_zeros(0, len(inside))
-        self.noise = self.variance = self.shared = self.phi[:, 0]
-
-    def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
-        """φᵀAφ and φᵀAMAφ."""
-        moved = phi @ self.inside.to(phi)
-        return (moved * phi).sum(-1), ((moved @ self.moment.to(phi)) * moved).sum(-1)
-
-    def gains(self, phi: Tensor, noise: Tensor) -> Tensor:  # (s, p), (s,) σ² + ρ -> (s,)
-        variance, shared = self.parts(phi)
-        return shared / (variance + noise)
-
-    def add(self, index: Tensor, phi: Tensor, noise: Tensor) -> None:
-        """Further points."""
-        own = (index, phi, noise, *self.parts(phi))
-        for name, part in zip(NAMES, own, strict=True):
-            setattr(self, name, torch.cat([getattr(self, name), part]))
-
-    def now(self) -> Tensor:  # (s,)
-        """The gain of every point."""
-        return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
-
-    def drop(self) -> tuple[Tensor, Tensor]:
-        """All points but the best half are left out: which, and their gain."""
-        gain = self.now()
-        order = gain.argsort(descending=True, stable=True)
-        kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
-        index = self.index[gone]
-        for name in NAMES:
-            setattr(self, name, getattr(self, name)[kept])
-        return index, gain[gone]
+    def __init__(
+        self, inside: Tensor, moment: Tensor, index: Tensor, phi: Tensor, noise: Tensor, chance: Tensor
+    ) -> None:  # (p, p) twice, (s,), (s, p), (s,) σ² + ρ, (s,)
+        self.inside, self.moment, self.index = inside, moment, index
+        self.phi, self.noise, self.chance = phi, noise, chance
+        self.variance, self.shared = forms(phi, inside.to(phi), moment.to(phi))
 
     def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
         """Where the largest gain is, and what it is."""
-        gain = self.now()
+        gain = self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
         place, _ = take_best(gain, room[self.index] > 0)
-        return place, torch.where(room[self.index[place]] > 0, gain[place], -1.0)
+        return place, gain[place]
 
-    def measure(self, place: Tensor) -> None:
-        """One measurement of a point."""
+    def measure(self, place: Tensor) -> tuple[Tensor, ...]:  # (p,), (p,), (), ()
+        """One measurement of a point; gives what it does to any other (`moved`)."""
         phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
         own = self.inside @ phi
         seen = self.moment @ own
-        by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
-        cross = self.phi @ (self.inside @ seen).to(self.phi)
-        self.shared = self.shared - 2 * by * cross + by**2 * (own @ seen).to(by)
-        self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
+        far, square = self.inside @ seen, own @ seen
+        by, cross = (self.phi @ own.to(self.phi)) / size.to(self.phi), self.phi @ far.to(self.phi)
+        self.shared, self.variance = moved(self.shared, self.variance, by, cross, size.to(by), square.to(by))
         self.inside = self.inside - torch.outer(own, own) / size
+        return own, far, size, square
+
+
+def moved(
+    shared: Tensor, variance: Tensor, by: Tensor, cross: Tensor, size: Tensor, square: Tensor
+) -> tuple[Tensor, Tensor]:  # (s,) four times, () twice -> (s,) twice
+    """φᵀAMAφ and φᵀAφ after a measurement."""
+    return shared - 2 * by * cross + by**2 * square, (variance - by**2 * size).clamp_min(0)
+
+
+def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
+    """φᵀAφ and φᵀAMAφ."""
+    moved = phi @ inside
+    return (moved * phi).sum(-1), ((moved @ moment) * moved).sum(-1)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
@@ -240,10 +220,28 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
     known = view.measured[0].nonzero()[:, 0]
     precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
     count = measurements(view)[0].to(noise).clamp_min(1)
-    for index in known.split(LISTED):
+    for index in known.split(PORTION):
         phi, rest = features.at(index)
         precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()
     return torch.linalg.inv(precision)
+
+
+def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
+    """M, and the error expected over the whole pool."""
+    some, weight = sample(alpha if view.stands is None else alpha * view.stands[0].to(alpha))
+    before = inside.to(view.x)
+
+    def sums(index: Tensor) -> tuple[Tensor, float]:  # of a portion
+        phi, rest = features.at(index)
+        own = weight[index, None]
+        expected = ((phi @ before) * phi).sum(-1) + rest
+        return ((phi * own).mT @ phi).double(), float((own[:, 0] * expected).sum())
+
+    moment, total = torch.zeros_like(inside), 0.0
+    for one, part in over(sums, some.split(PORTION)):
+        moment += one
+        total += part
+    return moment, total
 
 
 def noise_of(view: View) -> Tensor:  # (n,)
@@ -264,15 +262,11 @@ def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
 
     They lie evenly spaced along the sum of α, so that few points that count much are all among them.
     """
-    if len(alpha) <= SAMPLED:
-        return torch.arange(len(alpha), device=alpha.device), alpha
+    there = (alpha > 0).nonzero()[:, 0] if len(alpha) > SAMPLED else torch.arange(len(alpha), device=alpha.device)
+    if len(there) <= SAMPLED:
+        return there, alpha
     along = alpha.double().cumsum(0)
     steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
     return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
         alpha, float(along[-1]) / SAMPLED
     )
-
-
-def evenly(n: int, most: int, like: Tensor) -> Tensor:
-    """At most `most` of n places, evenly spaced."""
-    return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()

@@ -96,19 +96,8 @@ def choose(
         counts_for = None if weight is None else models.weights(weight)[None]
         chance = wanted(model, aim)
         both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
-        choice = model.how.choose(
-            strategy,
-            model.state,
-            model.estimate(),
-            m,
-            room,
-            marked[None],
-            past,
-            round,
-            keys,
-            weight=both,
-            chance=chance if aim.seeks else None,
-        )
+        seeks = chance if aim.seeks else None
+        choice = model.how.propose(strategy, model.state, m, room, marked[None], past, round, keys, both, seeks)
         said = model.predict(choice.selection.index[0])
     counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
     unit = 1.0 if model is None else float(model.state.scale[0]) ** (2 if model.state.task.squared else 1)

@@ -1,6 +1,7 @@
 """A fitted process: means, variances and factors of its covariance over a pool, what batches share, rows left out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from aicau.gp.likelihood import Rows, covariance, kernel
 PIVOTS = 4096  # points a factor's pivots are sought among
 CELLS = 10**6  # entries of a cross-covariance held at once on the CPU: about what its cache holds
 CELLS_CUDA = 2 * 10**7
+STEADY = 2e-2  # least standard deviation of a row given the others, in units of the target's, for single precision
+BLOCK = 128  # rows of an inverse factor
 
 
 def chunks(at: Tensor, rows: int) -> tuple[Tensor, ...]:  # (..., n, p)
@@ -47,12 +50,44 @@ class Posterior:
         return cls(theta, rows, cholesky, weights, shift, scale)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
-        return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
+        return self._at(at, False)[0]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [self._prior_at(some) - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
-        return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
+        return self._at(at, True)[1]
+
+    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
+        """Mean and variance."""
+        return self._at(at, True)
+
+    def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        """Points in single precision (those of a very large pool) are computed in it where that is safe."""
+        single = self._single if at.dtype == torch.float else None
+        own = self if single is None else single[0]
+        means, squares = [], []
+        for some in self._chunks(at.to(own.theta)):
+            cross = own._cross(some)
+            means.append((cross @ own.weights[..., None])[..., 0])
+            if single is None and spread:
+                half = torch.linalg.solve_triangular(self.cholesky, cross.mT, upper=False)
+                squares.append(self._prior_at(some) - (half**2).sum(-2))
+            elif single is not None and spread:
+                taken = [((cross[..., : part.shape[-1]] @ part.mT) ** 2).sum(-1) for part in single[1]]
+                squares.append(own._prior_at(some) - torch.stack(taken).sum(0))
+        mean = torch.cat(means, -1).to(self.theta) * self.scale[..., None] + self.shift[..., None]
+        return mean, torch.cat(squares, -1).to(self.theta).clamp_min(0) * self.scale[..., None] ** 2 if spread else mean
+
+    @cached_property
+    def _single(self) -> "tuple[Posterior, list[Tensor]] | None":
+        """The same in single precision, and the inverse of the factor in blocks of rows without their zeros; None where
+        rounding would matter: hardly any noise, or weights that cancel."""
+        if float(self.cholesky.diagonal(dim1=-2, dim2=-1).amin()) < STEADY or float(self.weights.norm()) > 1 / STEADY:
+            return None
+        size = self.cholesky.shape[-1]
+        whole = torch.eye(size, dtype=self.cholesky.dtype, device=self.cholesky.device).expand_as(self.cholesky)
+        inverse = torch.linalg.solve_triangular(self.cholesky, whole, upper=False).float()
+        ends = range(BLOCK, size + BLOCK, BLOCK)
+        blocks = [inverse[..., end - BLOCK : end, : min(end, size)].contiguous() for end in ends]
+        return replace(self, theta=self.theta.float(), rows=self.rows.single(), weights=self.weights.float()), blocks
 
     def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
         """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact.
