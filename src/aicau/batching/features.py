@@ -59,7 +59,8 @@ class Features:
         known = known[evenly(len(known), most // 2, view.x)] if n > most else known[:0]
         some = evenly(n, most - len(known), view.x)
         self.covariance = Covariance(view, some)
-        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
+        self.index = torch.cat([known, some]).unique()
+        self.landmarks = self.covariance.at(self.index)
         values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
         kept = values > KEPT * values[-1]
         self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)

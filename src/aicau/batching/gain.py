@@ -228,7 +228,10 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
 
 def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
     """M, and the error expected over the whole pool."""
-    some, weight = sample(alpha if view.stands is None else alpha * view.stands[0].to(alpha))
+    alpha = alpha if view.stands is None else alpha * view.stands[0].to(alpha)
+    if len(alpha) >= SAMPLED:  # a landmark that stood for others would look as if it were all of them
+        alpha = alpha.index_fill(0, features.index, 0.0)
+    some, weight = sample(alpha)
     before = inside.to(view.x)
 
     def sums(index: Tensor) -> tuple[Tensor, float]:  # of a portion
