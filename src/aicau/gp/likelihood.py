@@ -102,10 +102,6 @@ class Rows:
         """All runs so many times over."""
         return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
 
-    def single(self) -> "Rows":
-        """In single precision."""
-        return self._map(lambda t: t.float() if t.is_floating_point() else t)
-
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
         own = ((field.name, getattr(self, field.name)) for field in fields(self))
         parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}
