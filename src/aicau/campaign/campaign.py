@@ -32,6 +32,7 @@ from aicau.core.errors import InputError, shown
 from aicau.core.files import check_new, check_other, named, write_whole
 from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
+from aicau.tables.files import parquet_files, read_files
 
 
 class Campaign(Changing, Showing):
@@ -84,6 +85,7 @@ class Campaign(Changing, Showing):
         edges: bool = True,
         scale: str = "linear",
         cost: str | None = None,
+        in_place: bool = False,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -126,17 +128,21 @@ class Campaign(Changing, Showing):
             "log" for a positive target whose errors are ratios: intervals stay positive.
         cost : str, optional
             The column of the pool with the cost of measuring each candidate; see `ask`.
+        in_place : bool
+            Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
-        read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
+        name, files = "the pool" if isinstance(pool, pd.DataFrame) else None, parquet_files(pool) if in_place else []
+        read = read_files(files) if in_place else tables.read(pool, name, sheet, skip)
         id = id if id is not None else "id"
         settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight, cost)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)
         plates.settle(settings, layout, controls, edges)
-        pieces = candidates.cut(read, id, settings["columns"])
+        columns = settings["columns"]
+        pieces = candidates.refer(files, read, id, columns) if in_place else candidates.cut(read, id, columns)
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod

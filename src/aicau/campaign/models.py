@@ -33,11 +33,13 @@ class Models:
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
-            parts = []
+            settings, start = self.store.settings, 0
+            x = torch.empty(settings["candidates"], len(candidates.feature_names(settings["columns"])))
             with self.store.reading() as session:
                 for _, _, features in session.features():
-                    parts.append(candidates.encode(candidates.unpack(features), self.store.settings["columns"]))
-            x = torch.from_numpy(np.concatenate(parts))
+                    part = candidates.encode(candidates.unpack(features), settings["columns"])
+                    x[start : start + len(part)] = torch.from_numpy(part)
+                    start += len(part)
             self._x = x.double() if x.numel() <= EXACT else x
         return self._x
 

@@ -36,6 +36,9 @@ def init(
     edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
     scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Leave candidates in their Parquet file or folder: nothing is copied")
+    ] = False,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +54,7 @@ def init(
         names = " and ".join(map(repr, target))
         raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
     settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control or []), edges, scale, cost)
+    plate = (layout, read_controls(control or []), edges, scale, cost, in_place)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,

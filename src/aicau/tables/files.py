@@ -7,7 +7,7 @@ an apostrophe in front, and read back without it.
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,34 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     if sheet is not None and data[:2] != b"PK":
         raise InputError(f"{found.name} is no Excel file and has no sheets; leave --sheet out")
     return found
+
+
+def parquet_files(source: Any) -> list[Path]:
+    """A Parquet file, or all those of a folder by their names."""
+    path = Path(source) if isinstance(source, str | Path) else Path()
+    found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not found or any(not _is_parquet(file) for file in found):
+        raise InputError(
+            f"candidates stay in place in a Parquet file or a folder of them; {short(str(source))} is neither"
+        )
+    return found
+
+
+def read_files(files: Sequence[Path]) -> Sheet:
+    """Parquet files with the same columns as one table."""
+    parts = [read(file) for file in files]
+    try:
+        return Sheet(pa.concat_tables([part.table for part in parts]), short(files[0].name))
+    except pa.ArrowException as error:
+        raise InputError(f"the files of one pool need the same columns ({reason(error)}); write them alike") from error
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
 
 
 def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
