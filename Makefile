@@ -21,7 +21,7 @@ check: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(UNITS) tests/contracts tests/test_*.py
 
 test: .venv/.done
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # A short comparison on the toy; `.venv/bin/python -m bench --help` has all of it.
 bench: .venv/.done

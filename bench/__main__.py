@@ -101,8 +101,12 @@ def campaign(
     print(compare(contest, out, jobs))
 
 
-if __name__ == "__main__":
+def main() -> None:
     try:
         app()
     except AicauError as error:
         fail(str(error), 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -28,7 +28,7 @@ import postgres
 
 
 def kills(address: str, folder: Path, number: int) -> str:
-    crashes.create(address)
+    crashes.create(address, target=["y", "w"])  # and every verb that changes a campaign: crashes.alter
     acknowledged = []
     for one in range(number):
         acknowledged += crashes.kill_once(address, folder, one, by_time=one % 2 == 0)

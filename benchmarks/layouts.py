@@ -49,7 +49,7 @@ def run(seed: int, size: int, edges: bool) -> dict[str, float]:
     from aicau.core import streams
     from aicau.core.observations import Observations
     from aicau.core.task import REGRESSION
-    from aicau.gp.noise import Controls
+    from aicau.gp.plates import Controls
     from aicau.round import Round
 
     rng = np.random.default_rng(seed)

@@ -51,6 +51,10 @@ def station(address: str, number: int, rows: int, per_tell: int, asks: int, queu
                 campaign.include(f"c{number}")
                 campaign.rename(f"s{number}-{turn}", f"s{number}-{turn} again")
                 campaign.add(pd.DataFrame({"id": [f"n{number}-{turn}"], "x": [0.5], "z": [0.5]}))
+                campaign.change(layout=96, controls={f"s{number}-{turn}": 2})
+                told = campaign.tell(table[:1].assign(y=1e6, plate=f"s{number}-{turn} far"))
+                campaign.confirm(table["id"][0])
+                campaign.untell(told["tell"])
         queue.put((number, None, begin, time.perf_counter(), asking, handed))
     except BaseException as error:
         queue.put((number, f"{type(error).__name__}: {error}", 0.0, 0.0, 0.0, []))

@@ -19,9 +19,9 @@ from aicau.paper import verdicts
 USUAL, PRINTED = (0.9, 0.999), (0.999, 0.9)
 
 
-def with_q(size: int | None, betas: tuple[float, float] = USUAL, scaled: bool = False) -> paper.Make:
+def with_q(size: int | None, betas: tuple[float, float] = USUAL) -> paper.Make:
     """The paper's strategies with another training of Q."""
-    changed = Quadratic(EmbeddingSettings(batch_size=size, betas=betas), scaled)
+    changed = Quadratic(EmbeddingSettings(batch_size=size, betas=betas))
 
     def make(word: str, preset: str) -> Strategy:
         strategy = paper.strategy(word)
@@ -37,7 +37,6 @@ SETTINGS: dict[str, tuple[paper.Make, MLP]] = {
     "learns, 512": (with_q(512), MLP()),
     "full batch": (with_q(None), MLP()),
     "full batch, printed": (with_q(None, PRINTED), MLP()),
-    "learns, scaled target": (with_q(128, scaled=True), MLP()),
 }
 
 

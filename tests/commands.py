@@ -9,7 +9,7 @@ from aicau.cli import main
 POOL = "compound,dose,solvent\n" + "".join(f"c{i},{i / 7:.3f},{'water' if i % 2 else 'oil'}\n" for i in range(12))
 
 
-def run(*words):
+def run(*words, main=main):
     """One command in this process: exit code, standard output, standard error."""
     out, err = io.StringIO(), io.StringIO()
     old, sys.argv = sys.argv, ["aicau", *map(str, words)]

@@ -4,6 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+# Two processes test on two cores: threads of the one would wait for the cores of the other. Read by what is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 

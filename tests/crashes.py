@@ -28,7 +28,8 @@ def create(address, **settings):
 
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(POOL)], "x": rng.random(POOL), "z": rng.random(POOL)})
-    Campaign.create(address, pool, target="y", batch="plate", author="harness", **settings).close()
+    options = {"target": "y", "batch": "plate", "author": "harness"} | settings
+    Campaign.create(address, pool, **options).close()
 
 
 def work(address, acks, name, dies_at):
@@ -57,17 +58,20 @@ def work(address, acks, name, dies_at):
 
         acknowledge(ready=True)
         rng = random.Random(name)
+        if rng.random() < 0.5:  # half of them are killed among the verbs that change a campaign
+            alter(campaign, f"{name}-first", 0, acknowledge)
         for turn in range(10_000):
             request = f"{name}-{turn}"
             free = campaign.n - campaign.status()["pending"]
-            batch = campaign.ask(min(1 + turn % 5, free), request=request)["id"].tolist() if free else []
+            plate = {"layout": 96} if turn % 3 == 1 else {}
+            batch = campaign.ask(min(1 + turn % 5, free), request=request, **plate)["id"].tolist() if free else []
             acknowledge(request=request, ids=batch)
             for plate in range(6):
                 ids = batch if plate == 0 and batch else [f"c{rng.randrange(POOL)}" for _ in range(rng.randint(1, 12))]
-                rows = pd.DataFrame({"id": ids, "y": [rng.random() for _ in ids]})
+                rows = pd.DataFrame({"id": ids} | {name: [rng.random() for _ in ids] for name in campaign.targets})
                 rows["plate"] = f"{request}-{plate}"
                 campaign.tell(rows)
-                acknowledge(plate=f"{request}-{plate}", rows=len(rows))
+                acknowledge(plate=f"{request}-{plate}", rows=len(rows) * len(campaign.targets))
             alter(campaign, request, turn, acknowledge)
 
 
@@ -85,6 +89,11 @@ def alter(campaign, request, turn, acknowledge):
     campaign.add(pd.DataFrame({"id": [f"n-{request}"], "x": [0.5], "z": [0.5]}))
     acknowledge(candidate=f"n-{request}")
     campaign.change(strategy="farthest" if campaign.settings["strategy"] == "default" else "default")
+    campaign.change(layout="none" if campaign.settings.get("layout") else 384)
+    told = campaign.tell(rows.assign(y=1e9, plate=f"{request}-far"))
+    if any("is far from" in words for words in told["warnings"]):
+        campaign.confirm(name)
+    campaign.untell(told["tell"])
 
 
 def kill_once(address, folder, number, by_time):
@@ -197,7 +206,7 @@ def check(address, acknowledged):
 
 VERBS = {
     "init": ["new.db", "pool.csv", "--target", "y"],
-    "ask": ["c.db", "5", "--request", "r", "--out", "out.csv"],
+    "ask": ["c.db", "5", "--request", "r", "--layout", "96", "--out", "out.csv"],
     "tell": ["c.db", "more.csv"],
     "tell --correct": ["c.db", "other.csv"],
     "abandon": ["c.db", "PENDING"],
@@ -206,9 +215,11 @@ VERBS = {
     "export": ["c.db", "out"],
     "compact": ["c.db"],
     "exclude": ["c.db", "PENDING", "--reason", "gone"],
+    "include": ["c.db", "c399"],
+    "confirm": ["c.db", "c398"],
     "add": ["c.db", "added.csv"],
     "rename": ["c.db", "a", "e"],
-    "change": ["c.db", "--strategy", "random"],
+    "change": ["c.db", "--strategy", "random", "--layout", "96", "--control", "DMSO=4"],
     "untell": ["c.db", "3"],
     "import": ["backup", "restored.db"],
     "doctor": ["c.db"],
@@ -217,7 +228,16 @@ VERBS = {
 # That write, sync, lock, name or remove.
 CALLS = "write,writev,pwrite64,fsync,fdatasync,ftruncate,fcntl,flock,mkdir,/^(re|un|sym)?(link|name)"
 COUNTS = ("candidates", "measurements", "superseded", "pending", "abandoned", "excluded", "asks", "tells", "strategy")
-REPEATED = ("init", "import", "rename", "change", "untell")  # done already, they are refused the second time
+COUNTS += ("warnings",)
+REPEATED = (
+    "init",
+    "import",
+    "rename",
+    "change",
+    "untell",
+    "include",
+    "confirm",
+)  # done already, they are refused the second time
 
 
 def prepare(folder):
@@ -230,6 +250,8 @@ def prepare(folder):
             batch = campaign.ask(6)
             rows = pd.DataFrame({"id": batch["id"], "y": batch.x + batch.z, "plate": plate})
             campaign.tell(rows)
+        campaign.tell(pd.DataFrame({"id": ["c398"], "y": [1e6], "plate": "a"}))
+        campaign.exclude("c399", "gone")
         pending = campaign.ask(3)["id"].tolist()
     rows.assign(plate="d").to_csv(folder / "more.csv", index=False)
     rows.assign(y=rows.y + 1).to_csv(folder / "other.csv", index=False)
@@ -390,7 +412,7 @@ def tell_growing(address, number):
         size = 0
         while size < POOL:
             size = min(POOL, size + rng.randint(1, 60))
-            campaign.tell(growing().head(size))
+            campaign.tell(growing().head(size).sample(frac=1, random_state=size))
 
 
 def growing():
@@ -398,7 +420,7 @@ def growing():
 
 
 def overlap(address, stations=8):
-    """Every station tells the same file, row after row longer; in the end it is there once."""
+    """Every station tells the same file, longer each time and in another order; in the end it is there once."""
     from aicau import Campaign
 
     create(address)

@@ -69,8 +69,10 @@ def before(command, folder):
     elif command.endswith("tell screen.db plate-2.csv"):
         text = (folder / "plate-2.csv").read_text()
         (folder / "plate-2.csv").write_text(text.replace(";p1;", ";P2;"))
-    if command.endswith("tell screen.db plate-3.xlsx"):
-        excel(fill(folder / "plate-3.xlsx", "P3"), folder / "plate-3.xlsx")
+    if command.endswith("tell screen.db reader.csv"):
+        rows = fill(folder / "plate-3.xlsx", "P3")
+        rows.loc[rows["Compound ID"] == "DMSO", "viability"] = 38.0
+        rows[["well", "viability", "plate"]].to_csv(folder / "reader.csv", index=False)
 
 
 def transcript(text, folder):

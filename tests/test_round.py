@@ -14,7 +14,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.kernels import MLPSettings
-from aicau.gp.noise import without_plates
+from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
 from aicau.round import Past, Round, first_batch, round_keys
 from aicau.simulation.loop import Lane, Loop
@@ -181,8 +181,12 @@ def measured(task, repeats):
     return replace(rows, y=(rows.y > 0).double() if task.probabilities else (3 + 2 * rows.y).round().clamp_min(0))
 
 
-@pytest.mark.parametrize("plates", [False, True])
-@pytest.mark.parametrize("repeats", [0, 8])
+SLOW = pytest.mark.slow  # `make check` has both at once
+
+
+@pytest.mark.parametrize(
+    ("repeats", "plates"), [(8, True), *(pytest.param(*one, marks=SLOW) for one in ((0, False), (0, True), (8, False)))]
+)
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)
 def test_query_is_the_round_on_the_same_rows(task, repeats, plates):
     rows = measured(task, repeats)
@@ -227,9 +231,9 @@ def test_a_simulation_is_the_round_on_the_same_rows(word):
         assert torch.equal(loop.observations.index[0, :, -4:], choice.selection.index)
         own = loop.fitted[0]
         assert torch.equal(own.predictions, state.predictions)
-        a, b = (round.predictor(one[1:]).predict(one[1:]) for one in (own, state))
-        assert torch.equal(a.mean, b.mean)
-        assert torch.equal(a.unknown, b.unknown)
+    a, b = (round.predictor(one[1:]).predict(one[1:]) for one in (own, state))  # of the last round
+    assert torch.equal(a.mean, b.mean)
+    assert torch.equal(a.unknown, b.unknown)
 
 
 def test_known_and_pending_points_are_kept_at_a_distance():

@@ -6,6 +6,7 @@ import torch
 from aicau import MLP, Observations, Round, Strategy, shortlist, streams
 from aicau.batching import gain
 from aicau.ensembles.kernels import MLPSettings
+from aicau.round import Look, propose
 
 N, M = 3000, 8
 
@@ -19,10 +20,11 @@ def fitted():
     return how, how.fit(x, rows, streams.runs(0, 1))
 
 
-def propose(fitted, weight=None):
+def chosen(fitted, weight=None, targets=1):
     how, state = fitted
     known = state.observations.counts(N) > 0
-    return how.propose(Strategy.parse("default"), state, M, torch.where(known, 0, 1), known, weight=weight)
+    look = Look(how, state, weight=weight)
+    return propose(Strategy.parse("default"), [look] * targets, M, torch.where(known, 0, 1), known)
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
     found = []
     for portion in (10**6, 64, 999):
         monkeypatch.setattr(shortlist, "PORTION", portion)
-        found.append(propose(fitted).selection)
+        found.append(chosen(fitted).selection)
     for other in found[1:]:
         assert torch.equal(other.index, found[0].index)
         torch.testing.assert_close(other.parts["worth"], found[0].parts["worth"])
@@ -45,9 +47,9 @@ def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
 
 
 def test_a_part_lowers_nearly_as_much_as_the_whole(fitted, large, monkeypatch):
-    few = propose(fitted)
+    few = chosen(fitted)
     monkeypatch.setattr(shortlist, "LARGE", N)
-    whole = propose(fitted)
+    whole = chosen(fitted)
     assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
 
 
@@ -60,7 +62,7 @@ def test_candidates_that_count_are_all_drawn(fitted, large):
     index, stands = drawn.among(weight > 1)
     assert index.tolist() == list(range(700, 710))
     torch.testing.assert_close(stands, torch.ones(10).double())
-    near = fitted[1].x[propose(fitted, weight).selection.index[0, 0]]
+    near = fitted[1].x[chosen(fitted, weight).selection.index[0, 0]]
     assert float(torch.cdist(near[None], fitted[1].x[700:710]).min()) < 1
 
 
@@ -78,3 +80,9 @@ def test_lists_are_joined_as_they_come(monkeypatch):
     for size in (1000, 100, 7):
         parts = zip(index.split(size), gains.split(size, -1), strict=True)
         assert gain.most(parts).tolist() == sorted(best[0] | best[1])
+
+
+def test_the_same_target_twice_chooses_what_it_chooses_once(fitted, large):
+    two, one = (chosen(fitted, targets=targets).selection for targets in (2, 1))
+    assert torch.equal(two.index, one.index)
+    torch.testing.assert_close(two.parts["share"], one.parts["share"])

@@ -24,7 +24,7 @@ from aicau.core.omega import Omega
 from aicau.core.pool import Frame, coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
-from aicau.gp import noise
+from aicau.gp.plates import Controls, without_plates
 from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
 
@@ -85,7 +85,7 @@ class Round:
         x: Tensor,  # (n, d) the pool
         observations: Observations,  # (..., l)
         keys: Tensor,  # (...) one random stream per run, of this round
-        controls: noise.Controls | None = None,  # references beside the candidates, for one run
+        controls: Controls | None = None,  # references beside the candidates, for one run
     ) -> State:
         """The ensemble after the measurements, and what it predicts of the pool."""
         if not observations.rows:
@@ -93,7 +93,7 @@ class Round:
         y = observations.y
         shared = torch.zeros_like(y[..., 0])
         if self.plates and self.task.squared:
-            y, shared = noise.without_plates(x, observations, controls)
+            y, shared = without_plates(x, observations, controls)
         shift, scale = torch.zeros_like(shared), torch.ones_like(shared)
         if self.scaled:
             shift, scale = self.task.units(observations.index, y)
@@ -138,53 +138,29 @@ class Round:
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
         weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
         chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
+        others: Sequence[tuple[Score, View]] = (),  # of further targets: `scored`
+        cost: Tensor | None = None,  # (..., n) of a measurement
+        budget: float = float("inf"),
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
         view = view_of(state, estimate, room, known, keys, frame, weight, chance)
-        previous = None
-        if past is not None and round >= FIRST_DIFFERENCE:
-            previous = past.score.times((past.scale / state.scale) ** 2)
-        return strategy.choose(view, m, previous)
+        view = replace(view, others=tuple(others), cost=cost, budget=budget)
+        return strategy.choose(view, m, _previous(state, past, round))
 
-    def propose(
+    def scored(
         self,
         strategy: Strategy,
         state: State,
-        m: int,
-        room: Tensor,  # (1, n)
-        known: Tensor,  # (1, n)
+        estimate: Omega | Belief | None,
+        room: Tensor | None = None,
+        known: Tensor | None = None,
         past: Past | None = None,
         round: int = 0,
-        keys: Tensor | None = None,
-        weight: Tensor | None = None,
-        chance: Tensor | None = None,
-    ) -> Choice:
-        """`assess` and `choose` of one run. What they look at of a large pool is bounded, and found in one pass over it
-        (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
-        if len(state.x) <= shortlist.LARGE or not isinstance(strategy.batching, Gain) or strategy.difference:
-            estimate = self.assess(strategy, state)
-            return self.choose(strategy, state, estimate, m, room, known, past, round, keys, None, weight, chance)
-        frame = Frame.of(state.x)
-        if isinstance(strategy.bias, Posterior) and self.task.squared:
-            strategy.bias.correction(state.evidence())  # once, for both parts
-
-        def part(index: Tensor, stands: Tensor, listed: Tensor | None = None) -> View:
-            some = state.among(index)
-            own = (None if each is None else each[:, index] for each in (weight, chance))
-            left = room[:, index] if listed is None else room[:, index] * torch.isin(index, listed)
-            at = frame.coordinates(some.x)
-            view = view_of(some, self.assess(strategy, some), left, known[:, index], keys, at, *own)
-            return replace(view, stands=stands[None])
-
-        drawn = shortlist.draw(len(state.x), weight)
-        index, stands = drawn.among(known)
-        view = part(index, stands)
-        screen = Screen(strategy.score(view)[0], view, m)
-        correction = state.memo.get(strategy.bias)
-        listed = shortlist.best(screen, state.x, frame, room[0], chance, correction)
-        index, stands = drawn.among(known, listed)
-        choice = strategy.choose(part(index, stands, listed), m)
-        return replace(choice, selection=replace(choice.selection, index=index[choice.selection.index]))
+        **parts: Tensor | None,
+    ) -> tuple[Score, View]:
+        """What a batch for several targets needs to know of one of them; parameters are those of `choose`."""
+        view = view_of(state, estimate, room, known, **parts)
+        return strategy.score(view, _previous(state, past, round))[0], view
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
@@ -197,10 +173,10 @@ def view_of(
     estimate: Omega | Belief | None,
     room: Tensor | None,
     known: Tensor | None,
-    keys: Tensor | None,
-    frame: Tensor | None,
-    weight: Tensor | None,
-    chance: Tensor | None,
+    keys: Tensor | None = None,
+    frame: Tensor | None = None,
+    weight: Tensor | None = None,
+    chance: Tensor | None = None,
 ) -> View:
     """What is known when a batch is chosen (parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
@@ -221,6 +197,90 @@ def view_of(
         weight=weight,
         chance=chance,
     ).with_estimate(estimate)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One target of a batch: what was fitted, what it counts beside others, and parameters of `Round.choose`."""
+
+    how: Round
+    state: State
+    share: float = 1.0
+    past: Past | None = None
+    weight: Tensor | None = None  # (1, n)
+    chance: Tensor | None = None  # (1, n)
+
+    def scored(
+        self,
+        strategy: Strategy,
+        room: Tensor,
+        known: Tensor,
+        round: int,
+        keys: Tensor | None,
+        part: Tensor | None = None,  # (s,) some of the candidates
+        frame: Frame | None = None,  # of all, where there is a part
+    ) -> tuple[Score, View]:
+        """The score and what is known, of all candidates or of a part of them."""
+        state, own = self.state, (room, known, self.weight, self.chance)
+        if part is not None:
+            state, own = state.among(part), tuple(None if each is None else each[:, part] for each in own)  # type: ignore[assignment]
+        at = None if frame is None else frame.coordinates(state.x)
+        more = {"keys": keys, "frame": at, "weight": own[2], "chance": own[3]}
+        estimate = self.how.assess(strategy, state)
+        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], self.past, round, **more)
+        return score.times(torch.tensor([self.share])), view
+
+
+def propose(
+    strategy: Strategy,
+    looks: Sequence[Look],  # one for each target, of one run
+    m: int,
+    room: Tensor,  # (1, n)
+    known: Tensor,  # (1, n)
+    round: int = 0,
+    keys: Tensor | None = None,
+    cost: Tensor | None = None,  # (1, n)
+    budget: float = float("inf"),
+) -> Choice:
+    """The next m points, for one target or several. What is looked at of a large pool is bounded, and found in one pass
+    over it (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
+
+    def choose(views: Sequence[tuple[Score, View]], part: Tensor | None = None) -> Choice:
+        price = cost if cost is None or part is None else cost[:, part]
+        view = replace(views[0][1], others=tuple(views[1:]), cost=price, budget=budget)
+        return strategy.choose(view, m, _previous(looks[0].state, looks[0].past, round))
+
+    seen, x = (room, known, round, keys), looks[0].state.x
+    if len(x) <= shortlist.LARGE or not isinstance(strategy.batching, Gain) or strategy.difference:
+        return choose([look.scored(strategy, *seen) for look in looks])
+    frame = Frame.of(x)
+    for look in looks:
+        if isinstance(strategy.bias, Posterior) and look.how.task.squared:
+            strategy.bias.correction(look.state.evidence())  # once, for both parts
+    weights = [look.weight for look in looks if look.weight is not None]
+    drawn = shortlist.draw(len(x), sum(weights[1:], weights[0]) if len(weights) == len(looks) else None)
+    index, stands = drawn.among(known)
+    screens = []
+    for look in looks:
+        score, view = look.scored(strategy, *seen, index, frame)
+        screen = Screen(score, replace(view, stands=stands[None]), m)
+        screens.append((screen, look.chance, look.state.memo.get(strategy.bias)))
+    price = None if cost is None else cost[0].clamp_min(budget / m)
+    listed = shortlist.best(screens, x, frame, room[0], price)
+    index, stands = drawn.among(known, listed)
+    left = room.clone()
+    left[:, drawn.hits], left[:, known[0]] = 0, 0
+    left[:, listed] = room[:, listed]
+    views = [look.scored(strategy, left, known, round, keys, index, frame) for look in looks]
+    choice = choose([(score, replace(view, stands=stands[None])) for score, view in views], index)
+    return replace(choice, selection=replace(choice.selection, index=index[choice.selection.index]))
+
+
+def _previous(state: State, past: Past | None, round: int) -> Score | None:
+    """The score of the round before in the units of this one, where a difference to it is taken."""
+    if past is None or round < FIRST_DIFFERENCE:
+        return None
+    return past.score.times((past.scale / state.scale) ** 2)
 
 
 def first_batch(

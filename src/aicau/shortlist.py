@@ -6,13 +6,14 @@ is a function of a portion that gives a small list; lists are joined as they com
 at the same candidates however the pool is read, so the result is the same to the last bit.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from aicau.batching.gain import SAMPLED, Screen, most
+from aicau.batching.gain import SAMPLED, Screen, most, sum_of
 from aicau.bias import Correction
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, over
@@ -46,21 +47,22 @@ def draw(n: int, weight: Tensor | None) -> Drawn:  # (1, n)
 
 
 def best(
-    screen: Screen,
+    screens: Sequence[tuple[Screen, Tensor | None, Any]],  # of every target, with chance (1, n) and correction
     x: Tensor,  # (n, d)
     frame: Frame,
     room: Tensor,  # (n,)
-    chance: Tensor | None,  # (1, n)
-    correction: Correction | None,
+    price: Tensor | None,  # (n,)
 ) -> Tensor:  # (k,) ascending
-    """Candidates of the largest gain by the screen."""
+    """Candidates of the largest gain by the screens."""
 
     def gains(part: tuple[int, Tensor]) -> tuple[Tensor, Tensor]:  # of a portion: indices, gains
         start, points = part
-        at = slice(start, start + len(points))
-        noise = None if correction is None or correction.even else correction.noise(points)
-        gain = screen.gains(frame.coordinates(points), points, noise)
-        gain = gain if chance is None else gain * chance[0, at].to(gain)
+        at, found = slice(start, start + len(points)), []
+        for screen, chance, correction in screens:
+            local = isinstance(correction, Correction) and not correction.even
+            gain = screen.gains(frame.coordinates(points), points, None, correction.noise(points) if local else None)
+            found.append(gain if chance is None else gain * chance[0, at].to(gain))
+        gain = sum_of(found) if price is None else sum_of(found) / price[at].to(points)
         open = (room[at] > 0).nonzero()[:, 0]
         return start + open, gain[:, open]
 

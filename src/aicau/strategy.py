@@ -200,6 +200,9 @@ class Strategy:
         Choice
         """
         score, plain = self.score(view, previous)
+        if not getattr(self.batching, "joint", False):  # a rule that knows one score: that of all targets, per cost
+            score = sum((one for one, _ in view.others), score)
+            score = score if view.cost is None else score.weigh(1 / view.cost)
         names: list[str] = []
 
         def select(runs: Tensor) -> tuple[Tensor, ...]:

@@ -8,6 +8,7 @@ import torch
 from aicau import Omega, Score, View
 from aicau.batching import gain
 from aicau.batching.gain import Gain
+from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.ensembles import MLP, gradients
 from aicau.ensembles.kernels import MLPSettings
@@ -137,3 +138,54 @@ def test_without_a_model_or_a_positive_score_it_lowers_the_variance():
     one, other = (Gain().select(Score(torch.full((1, 60), value).double()), view, 4) for value in (1.0, -3.0))
     assert torch.equal(one.index, other.index)
     assert torch.equal(Gain().select(Score.of(Omega(torch.ones(1, 60, 1).double())), view, 4).index, one.index)
+
+
+def groups():
+    """Two far groups of twenty, and scores that each see one of them."""
+    x = torch.cat([torch.randn(20, 1), 50 + torch.randn(20, 1)]).double()
+    every = torch.ones(1, 40, dtype=torch.bool)
+    left = torch.where(torch.arange(40) < 20, 1.0, 0.0)[None].double()
+    return View(x, every, ~every, torch.zeros(1, dtype=torch.int64)), Score(left), Score(1 - left)
+
+
+def test_two_targets_with_different_needs_both_get_points():
+    view, left, right = groups()
+    assert int((Gain().select(left, view, 4).index < 20).sum()) == 4
+    both = Gain().select(left, replace(view, others=((right, view),)), 4)
+    assert int((both.index < 20).sum()) == 2
+    much = Gain().select(left, replace(view, others=((right.times(torch.tensor([1e6])), view),)), 4)
+    assert int((much.index < 20).sum()) == 0
+
+
+def test_a_target_twice_chooses_what_it_chooses_once():
+    view, score = view_of(fitted=networks()), score_of()
+    once = Gain().select(score, view, 8)
+    twice = Gain().select(score, replace(view, others=((score, view),)), 8)
+    assert torch.equal(once.index, twice.index)
+    assert torch.equal(once.parts["share"], twice.parts["share"])
+    torch.testing.assert_close(2 * once.parts["worth"], twice.parts["worth"])
+
+
+def test_the_gain_of_two_targets_is_the_sum_of_theirs():
+    view, score = view_of(), score_of()
+    other = replace(view_of(noise=0.8), measured=view.measured)
+    alone = [Gain().select(score, replace(one, allowed=at), 1).parts["worth"] for one in (view, other)
+             for at in [torch.arange(60)[None] == 11]]  # fmt: skip
+    both = replace(view, allowed=torch.arange(60)[None] == 11, others=((score, other),))
+    torch.testing.assert_close(Gain().select(score, both, 1).parts["worth"], sum(alone))
+
+
+def test_a_budget_buys_what_is_worth_most_per_cost():
+    view, left, _ = groups()
+    score = Score(left.alpha + 0.4)  # the left group is worth more, and costs ten times as much
+    dear = replace(view, cost=torch.where(torch.arange(40) < 20, 10.0, 1.0)[None].double())
+    tight = Gain().select(score, replace(dear, budget=10.0), 8).index
+    assert int((tight < 20).sum()) == 0
+    rich = Gain().select(score, replace(dear, budget=1e6), 8)
+    free = Gain().select(score, view, 8)
+    assert torch.equal(rich.index, free.index)  # money that is left over buys nothing
+    for budget in (1.0, 7.0, 23.0):
+        index = Gain().select(score, replace(dear, budget=budget), 8).index[0]
+        assert float(dear.cost[0, index].sum()) <= budget
+    with pytest.raises(InputError, match=r"costs 0\.5 or less; raise the budget"):
+        Gain().select(score, replace(dear, budget=0.5), 8)

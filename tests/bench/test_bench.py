@@ -8,9 +8,11 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from bench.__main__ import main
 from bench.methods import DEFAULT, REFERENCE
 from bench.suites import Panel, Settings
 
+import commands
 from aicau import MLP, problems
 from aicau.core.errors import InputError
 from aicau.ensembles.kernels import MLPSettings
@@ -193,13 +195,10 @@ def test_real_panels(sets):
         bench.panels(Settings("real", data=sets, panels=("bad",)))
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "bench", *arguments], capture_output=True, text=True, timeout=300)
-
-
 def test_the_command(sets, tmp_path):
     words = ["--strategy", "random", "--strategy", "farthest"]
-    done = run("--suite", "real", "--data", str(sets), *words, "--runs", "2", "--out", str(tmp_path / "out"), "--json")
+    own = ["--suite", "real", "--data", str(sets), "--runs", "2", "--out", str(tmp_path / "out"), "--json"]
+    done = subprocess.run([sys.executable, "-m", "bench", *own, *words], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert {row["strategy"] for row in data["scores"]} == {"random", "farthest"}
@@ -219,10 +218,9 @@ def test_the_command(sets, tmp_path):
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, sentence):
-    done = run(*arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert done.stdout == ""
+    code, out, err = commands.run(*arguments, main=main)
+    assert (code, out) == (2, "")
+    assert sentence in err
 
 
 class TestPhase:

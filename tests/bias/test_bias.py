@@ -89,9 +89,9 @@ def test_quadratic_learns_a_cobias_that_is_there():
     assert float((torch.sign(dense[new][:, new]) == expected)[clear][:, clear].double().mean()) > 0.95
 
 
-def test_scaling_the_target_gives_back_its_units(small):
+def test_measured_entries_keep_their_observed_values(small):
     evidence = evidence_of(small)
-    a = Quadratic(EmbeddingSettings(max_epochs=40), scaled=True).estimate(evidence)
+    a = Quadratic(EmbeddingSettings(max_epochs=40)).estimate(evidence)
     seen, residual = evidence.residuals()
     at = seen.index[0][seen.valid[0]]
     torch.testing.assert_close(a.diagonal()[0, at].double(), residual[0][seen.valid[0]] ** 2, atol=1e-5, rtol=1e-3)

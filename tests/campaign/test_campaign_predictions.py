@@ -104,25 +104,32 @@ def test_chunks_of_the_pool_give_the_same_numbers_and_no_chunk_sees_more(tmp_pat
 UNITS = [(2.0**-66, 0, 2.0**-100, 0), (1e20, 0, 1e30, 0.005), (1e-20, 1e-18, 1, 0.005)]
 
 
+def in_units(folder, factor, add, size):
+    """Batches, values, squares and the ensemble's mean of a campaign in other units, in plain ones."""
+    table = pool(60)
+    table[["a", "b"]] *= size
+    with Campaign.create(folder / "c.db", table, target="y", batch="plate") as campaign:
+        rng, asked = np.random.default_rng(0), []
+        for plate in range(2):
+            rows = measure(rng, pool(60).set_index("id").loc[campaign.ask(8)["id"]].reset_index(), f"p{plate}")
+            campaign.tell(rows.assign(y=rows.y * factor + add))
+            asked += rows["id"].tolist()
+        asked += campaign.ask(5)["id"].tolist()
+        said = campaign.predict()
+        campaign.report(folder / "r.html")
+    lines = (said[["mean", "low", "high", "new_low", "new_high"]] - add) / factor
+    return asked, lines, said[["epistemic", "bias", "aleatoric"]] / factor**2, (said["ensemble"] - add) / factor
+
+
+@pytest.fixture(scope="module")
+def in_plain_units(tmp_path_factory):
+    return in_units(tmp_path_factory.mktemp("plain"), 1, 0, 1)
+
+
 @pytest.mark.parametrize(("scale", "offset", "unit", "off"), UNITS)
-def test_units_of_target_and_features_do_not_matter(tmp_path, scale, offset, unit, off):
+def test_units_of_target_and_features_do_not_matter(in_plain_units, tmp_path, scale, offset, unit, off):
     """Energies in joules: the same batches and networks; predictions differ by less than `off` standard deviations."""
-    found = []
-    for number, (factor, add, size) in enumerate([(1, 0, 1), (scale, offset, unit)]):
-        table = pool(60)
-        table[["a", "b"]] *= size
-        with Campaign.create(tmp_path / f"{number}.db", table, target="y", batch="plate") as campaign:
-            rng, asked = np.random.default_rng(0), []
-            for plate in range(2):
-                rows = measure(rng, pool(60).set_index("id").loc[campaign.ask(8)["id"]].reset_index(), f"p{plate}")
-                campaign.tell(rows.assign(y=rows.y * factor + add))
-                asked += rows["id"].tolist()
-            asked += campaign.ask(5)["id"].tolist()
-            said = campaign.predict()
-            campaign.report(tmp_path / "r.html")
-        lines = (said[["mean", "low", "high", "new_low", "new_high"]] - add) / factor
-        squares = said[["epistemic", "bias", "aleatoric"]] / factor**2
-        found.append((asked, lines, squares, (said["ensemble"] - add) / factor))
+    found = in_plain_units, in_units(tmp_path, scale, offset, unit)
     (asked, lines, squares, ensemble), (others, other_lines, other_squares, other_ensemble) = found
     assert asked == others
     np.testing.assert_allclose(ensemble, other_ensemble, rtol=1e-6, atol=1e-9)

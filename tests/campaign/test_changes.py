@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 
 from aicau import Campaign
 from aicau.core.errors import InputError
@@ -213,7 +214,7 @@ def test_a_preview_keeps_nothing_and_replicates_are_wells(campaign):
         campaign.pending(ask=3)
 
 
-def test_a_slip_is_pointed_out_until_it_is_corrected(campaign):
+def test_a_slip_is_pointed_out_until_it_is_corrected(campaign, tmp_path):
     batch = campaign.ask(10)
     y = 11 + 0.1 * np.arange(10.0)
     y[4] = 111098
@@ -223,8 +224,10 @@ def test_a_slip_is_pointed_out_until_it_is_corrected(campaign):
     (words,) = campaign.warnings()
     assert words.startswith(f"y 111098 of {batch['id'][4]!r} on 'P1' (tell 1) is far from what was known")
     assert campaign.status()["warnings"] == [words]
+    assert f"<li>{escape(words)}</li>" in campaign.report(tmp_path / "r.html").read_text()
     campaign.tell(table(batch["id"][4], 11.1098), correct=True)
     assert campaign.warnings() == []
+    assert "111098" not in campaign.report(tmp_path / "r.html").read_text()
 
 
 def test_a_skewed_target_is_no_alarm(campaign):

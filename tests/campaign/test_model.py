@@ -14,7 +14,7 @@ from aicau.campaign.model import FORMAT, fit, unpack
 from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
 from aicau.core import streams
 from aicau.core.errors import InputError
-from aicau.gp.noise import without_plates
+from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
 from aicau.strategy import Strategy
 

@@ -9,7 +9,7 @@ from aicau import Campaign
 from aicau.campaign.rows import read
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
-from aicau.gp import noise
+from aicau.gp.plates import Controls, without_plates
 
 LEVEL = {"DMSO": 5.0, "blank": 0.0}
 
@@ -74,12 +74,12 @@ def test_controls_see_the_shift_of_their_plate():
     plate = (torch.arange(20) >= 10).long()
     y = 0.05 * torch.sin(40 * x[:, 0]) + 2.0 * plate
     rows = Observations(torch.arange(20)[None], y[None], torch.zeros(20, dtype=torch.long), plate[None])
-    controls = noise.Controls(torch.zeros(8).long(), torch.tensor([5.0, 7.0]).double().repeat(4), torch.arange(8) % 2)
-    corrected, shared = noise.without_plates(x, rows, controls)
+    controls = Controls(torch.zeros(8).long(), torch.tensor([5.0, 7.0]).double().repeat(4), torch.arange(8) % 2)
+    corrected, shared = without_plates(x, rows, controls)
     step = corrected[0, 10:].mean() - corrected[0, :10].mean()
     assert abs(float(step)) < 0.2
     assert float(shared[0]) > 0.3
-    assert abs(float(step)) < abs(float(noise.without_plates(x, rows)[0][0].diff().max()))
+    assert abs(float(step)) < abs(float(without_plates(x, rows)[0][0].diff().max()))
 
 
 def test_controls_need_two_plates():

@@ -4,12 +4,9 @@ import sys
 
 import pytest
 
-AICAU = [sys.executable, "-c", "from aicau.cli import main; main()"]
+from commands import run
+
 QUICK = ["--grid", "8", "--initial", "5", "--batch-size", "2", "--rounds", "2", "--runs", "2", "--device", "cpu"]
-
-
-def run(*arguments):
-    return subprocess.run([*AICAU, *arguments], capture_output=True, text=True, timeout=300)
 
 
 def test_help_starts_without_torch():
@@ -23,9 +20,9 @@ def test_help_starts_without_torch():
 
 
 def test_json_is_one_object():
-    done = run("simulate", "--problem", "type3", "--strategy", "random", "--strategy", "lc", *QUICK, "--json")
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
+    code, out, err = run("simulate", "--problem", "type3", "--strategy", "random", "--strategy", "lc", *QUICK, "--json")
+    assert code == 0, err
+    data = json.loads(out)
     assert set(data["strategies"]) == {"random", "lc"}
     assert len(data["strategies"]["lc"]["mse"]) == 2
     assert len(data["strategies"]["lc"]["mse"][0]) == 3
@@ -35,10 +32,10 @@ def test_json_is_one_object():
 
 def test_table_and_plot(tmp_path):
     path = tmp_path / "out.png"
-    done = run("simulate", "--strategy", "random", "--strategy", "farthest", *QUICK, "--plot", str(path))
-    assert done.returncode == 0, done.stderr
-    assert "farthest" in done.stdout
-    assert "ratio to random" in done.stdout
+    code, out, err = run("simulate", "--strategy", "random", "--strategy", "farthest", *QUICK, "--plot", str(path))
+    assert code == 0, err
+    assert "farthest" in out
+    assert "ratio to random" in out
     assert path.stat().st_size > 10_000
 
 
@@ -58,8 +55,7 @@ def test_table_and_plot(tmp_path):
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, sentence):
-    done = run("simulate", *arguments)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert done.stdout == ""
+    code, out, err = run("simulate", *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert "Traceback" not in err

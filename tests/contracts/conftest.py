@@ -1,6 +1,7 @@
 """What the suites share: a fitted round of each task, and the views that parts see."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import State
 from aicau.round import Round
 
+LABELS = ["a", "b", "c"]
 TASKS = (REGRESSION, Task("classification", 3), Task("count"))
 
 
@@ -24,12 +26,18 @@ class Fitted:
     rows: Observations
     state: State
     truth: torch.Tensor  # (n,), or (n, c)
+    views: dict = field(default_factory=dict)  # that were made, by the estimator of the bias
 
     def oracle(self, runs=3):
         return lambda count: self.truth.expand(runs, *self.truth.shape)
 
     def view(self, bias="direct"):
         """What a strategy sees."""
+        if bias not in self.views:
+            self.views[bias] = self._view(bias)
+        return self.views[bias]
+
+    def _view(self, bias):
         state, counts = self.state, self.rows.counts(len(self.state.x))
         estimate = None if bias is None else self.round.estimate(BIASES[bias](), state, self.oracle())
         every = counts < 0
@@ -47,6 +55,12 @@ class Fitted:
             times=counts,
         )
         return view.with_estimate(estimate)
+
+    @cached_property
+    def handed_out(self):
+        """The second run, and what predicts after it."""
+        state = self.state[1:2]
+        return state, self.round.predictor(state, labels=LABELS if state.task.probabilities else ())
 
 
 def fit(task):

@@ -16,10 +16,7 @@ LABELS = ["a", "b", "c"]
 class TestOutcome:
     @pytest.fixture
     def handed_out(self, fitted, name):
-        one = fitted[name]
-        state = one.state[1:2]
-        predictor = one.round.predictor(state, labels=LABELS if state.task.probabilities else ())
-        return one, state, predictor
+        return fitted[name], *fitted[name].handed_out
 
     def test_is_found_by_the_name_of_its_task(self, fitted, name):
         outcome = by_name(name)

@@ -1,7 +1,5 @@
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import commands
 from aicau import MLP, Quadratic
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
@@ -294,9 +293,7 @@ def test_unknown_figures_are_refused():
     ],
 )
 def test_command_line_refuses_in_one_sentence(arguments, sentence, tmp_path):
-    code = "from aicau.cli import main; main()"
-    command = [sys.executable, "-c", code, "reproduce", *arguments, "--out", str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
+    code, _, err = commands.run("reproduce", *arguments, "--out", tmp_path / "out")
+    assert code == 2
+    assert sentence in err
+    assert "Traceback" not in err

@@ -1,4 +1,5 @@
 import json
+from functools import cache
 
 import numpy as np
 import pytest
@@ -27,32 +28,38 @@ def small(problem, runs, strategies=STRATEGIES, seed=0):
     )
 
 
+@cache
+def all_of(problem, runs):
+    """Every strategy; computed once for the tests that only look at it."""
+    return small(problem, runs)
+
+
 @pytest.mark.parametrize("problem", ["type1", "type2", "type3"])
 def test_a_run_is_the_same_bits_however_many_runs_are_computed_together(problem):
-    few, many = small(problem, 2), small(problem, 5)
+    few, many = all_of(problem, 2), all_of(problem, 5)
     assert np.array_equal(few.mse, many.mse[:, :2])
     assert np.array_equal(few.queried, many.queried[:, :2])
 
 
 def test_a_strategy_is_the_same_bits_whoever_takes_part():
     alone = small("type3", 2, STRATEGIES[5:6])
-    assert np.array_equal(alone.mse[0], small("type3", 2).mse[5])
+    assert np.array_equal(alone.mse[0], all_of("type3", 2).mse[5])
 
 
 def test_same_seed_same_result_and_other_seed_another():
-    a, b, c = small("type2", 2), small("type2", 2), small("type2", 2, seed=1)
+    a, b, c = all_of("type2", 2), small("type2", 2), small("type2", 2, seed=1)
     assert np.array_equal(a.mse, b.mse)
     assert not np.array_equal(a.mse, c.mse)
 
 
 def test_strategies_share_initial_points_and_first_model():
-    result = small("type2", 3)
+    result = all_of("type2", 5)
     assert (result.queried[:, :, :6] == result.queried[:1, :, :6]).all()
     assert (result.mse[:, :, 0] == result.mse[:1, :, 0]).all()
 
 
 def test_type_1_never_repeats_a_point():
-    result = small("type1", 3)
+    result = all_of("type1", 5)
     for row in result.queried.reshape(-1, result.queried.shape[-1]):
         assert len(set(row.tolist())) == 18
 
@@ -133,6 +140,7 @@ def test_the_reference_path_gives_the_same_learning_curves():
     names = ["random", "lc", "br:perfect:eigen"]
     problem = problems.make("type2", grid=15)
     settings = {"initial": 20, "batch_size": 5, "rounds": 3, "runs": 6, "device": "cpu"}
+    settings["ensemble"] = MLP(settings=MLPSettings(max_epochs=150))
     fused = simulate(problem, names, **settings)
     with kernels.use("reference"):
         plain = simulate(problem, names, **settings)

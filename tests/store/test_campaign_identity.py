@@ -1,7 +1,5 @@
-"""What makes a measurement the same one: a file told again, grown, reordered or by two stations at once."""
+"""What makes a measurement the same one: a file told again, grown or reordered."""
 
-import subprocess
-import sys
 from collections import Counter
 from types import SimpleNamespace
 
@@ -263,24 +261,3 @@ def test_any_order_of_files_of_one_truth_ends_at_the_same_rows(truth, numbered, 
         return Counter((row.candidate, row.value, row.batch, row.replicate) for row in rows)
 
     assert facts(stored) == facts(truth)
-
-
-STATION = """
-import sys
-import numpy as np, pandas as pd
-from aicau import Campaign
-with Campaign.open(sys.argv[1]) as campaign:
-    for turn in range(6):
-        rows = np.random.default_rng(int(sys.argv[2]) * 10 + turn).permutation(5 * (turn + 1))
-        campaign.tell(pd.DataFrame({"id": [f"c{i}" for i in rows], "y": rows / 7, "plate": "P1"}))
-"""
-
-
-def test_stations_that_tell_overlapping_files_at_once(address):
-    with create(address) as campaign:
-        stations = [
-            subprocess.Popen([sys.executable, "-c", STATION, address, str(i)], stderr=subprocess.PIPE) for i in range(8)
-        ]
-        assert [one.communicate()[1] for one in stations] == [b""] * 8
-        assert values(campaign) == sorted((f"c{i}", i / 7, "P1") for i in range(30))
-        assert all(check.ok for check in campaign.doctor())

@@ -99,12 +99,18 @@ def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
     crashes.check(address, acknowledged)
 
 
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder to copy, and a pending point of the campaign in it."""
+    folder = tmp_path_factory.mktemp("prepared")
+    return folder, crashes.prepare(folder)
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt install strace")
 @pytest.mark.parametrize("verb", ["init", "tell", "tell --correct", "abandon", "compact", "untell", "add"])
-def test_kills_at_system_calls(verb, tmp_path):
-    (tmp_path / "prepared").mkdir()
-    pending = crashes.prepare(tmp_path / "prepared")
-    assert crashes.kill_at_calls(verb, tmp_path / "prepared", tmp_path, pending, 3) > 50
+def test_kills_at_system_calls(verb, prepared, tmp_path):
+    folder, pending = prepared
+    assert crashes.kill_at_calls(verb, folder, tmp_path, pending, 3) > 50
 
 
 def test_torn_logs(tmp_path):
@@ -113,8 +119,8 @@ def test_torn_logs(tmp_path):
     assert found["refused"] <= 6
 
 
-def test_stations_that_tell_overlapping_files_at_once(tmp_path):
-    crashes.overlap(str(tmp_path / "c.db"), stations=4)
+def test_stations_that_tell_overlapping_files_at_once(address):
+    crashes.overlap(address, stations=6)
 
 
 TELL = "import sys; from aicau.cli import main; sys.argv[1:] = ['tell', *sys.argv[1:]]; main()"

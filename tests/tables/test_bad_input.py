@@ -189,7 +189,7 @@ def wrong_files(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(wrong_files())
 def test_one_wrong_thing_is_named(campaign, case):
     content, where = case

@@ -159,6 +159,13 @@ def test_two_browsers_at_once_and_a_server_that_dies(server, visitor, folder):
     one.wait_for_selector("text=Stored: 4 new measurements")
 
 
+def looks(visitor):
+    """A page on a screen and on a telephone, in light and dark."""
+    for wide in (1280, 420):
+        for scheme in ("light", "dark"):
+            yield visitor(viewport={"width": wide, "height": 900}, color_scheme=scheme, bypass_csp=True), wide, scheme
+
+
 def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_factory):
     """Screenshots of every page (in `shots`), no sideways scrolling, and no complaint of axe-core."""
     from axe_playwright_python.sync_playwright import Axe
@@ -177,16 +184,17 @@ def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_f
     first.goto(places["results"])
     drop(first, "r.csv", table.assign(compound=["c1", "c2", "nobody", "c2"]).to_csv(index=False))
     places["check"] = first.url
-    for wide in (1280, 420):
-        for scheme in ("light", "dark"):
-            page = visitor(viewport={"width": wide, "height": 900}, color_scheme=scheme, bypass_csp=True)
-            for name, place in places.items():
-                page.goto(place)
-                page.screenshot(path=shots / f"{name}-{wide}-{scheme}.png", full_page=True)
-                assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, wide)
-                found = Axe().run(page).response["violations"]
-                assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], (name, wide, scheme)
-    assert len(list(shots.glob("*.png"))) == 4 * 10
+    first.goto(places["results"])
+    drop(first, "r.csv", table.to_csv(index=False))
+    places["right"] = first.url
+    for page, wide, scheme in looks(visitor):
+        for name, place in places.items():
+            page.goto(place)
+            page.screenshot(path=shots / f"{name}-{wide}-{scheme}.png", full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, wide)
+            found = Axe().run(page).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], (name, wide, scheme)
+    assert len(list(shots.glob("*.png"))) == 4 * 11
 
 
 def test_the_map_by_hand_and_pages_by_keyboard(server, visitor, folder):

@@ -1,8 +1,10 @@
 """Pages and their JSON, in this process; the background process is a thread here."""
 
 import io
+import threading
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,7 @@ from aicau import Campaign
 from aicau.web.candidates import Candidates
 from aicau.web.desk import attributes
 from aicau.web.plain import plain, plates
+from aicau.web.render import MOMENT, Kept
 from aicau.web.security import MOST_BYTES
 from aicau.web.serve import make_app
 from serving import HOSTILE, pool, results
@@ -87,6 +90,65 @@ def test_every_page_and_its_json_say_the_same_and_write_nothing(client, folder):
         assert campaign.store.fingerprint() == before
 
 
+def test_one_renders_while_others_read_and_nobody_sees_less_than_they_did():
+    kept, entered, go = Kept(), threading.Event(), threading.Event()
+    version = ["old"]
+
+    def read(cookie="", wait=False):
+        def render():
+            if wait:
+                entered.set()
+                assert go.wait(30)
+            return version[0]
+
+        return kept.page("/place", "screen", cookie, lambda: version[0], render)
+
+    assert read() == "old"
+    version[0] = "new"
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(read, wait=True)
+        assert entered.wait(30)
+        assert read("reader") == "old"  # true a moment ago, and at once
+        kept.knows("writer")
+        waiting = threads.submit(read, "writer")  # never from before their own change
+        time.sleep(0.1)
+        assert not waiting.done()
+        go.set()
+        assert (first.result(30), waiting.result(30)) == ("new", "new")
+    assert read() == "new"
+    version[0] = "newer"
+    kept.pages["/place"].good -= 2 * MOMENT  # nobody asked for a while: nobody gets it any more
+    kept.turns["screen"].acquire()
+    with ThreadPoolExecutor(1) as threads:
+        late = threads.submit(read, "reader")
+        time.sleep(0.1)
+        assert not late.done()
+        kept.turns["screen"].release()
+        assert late.result(30) == "newer"
+
+
+def test_a_page_depends_on_what_it_shows(client):
+    """A step of the background work makes no page new; a change makes all of them new."""
+    for _ in range(2):
+        for page in PAGES:
+            client.get(f"/c/screen/{page}")
+            client.ready()
+    for page in PAGES:
+        client.get(f"/c/screen/{page}")
+    kept = client.app.state.kept.pages
+    before = {place: id(held) for place, held in kept.items()}
+    client.post("/c/screen/fit")
+    assert 'role="status"' in client.get("/c/screen/history").text  # what is under way is shown all the same
+    client.ready()
+    assert 'role="status"' not in client.get("/c/screen/history").text
+    for page in PAGES:
+        client.get(f"/c/screen/{page}")
+    same = {place.rpartition("/")[2] for place, number in before.items() if id(kept[place]) == number}
+    assert same >= {"next", "results", "history"}
+    client.post("/c/screen/exclude", {"ids": ["c0"], "reason": "not soluble"})
+    assert "not soluble" in client.get("/c/screen/history").text
+
+
 def test_an_unknown_campaign_a_wrong_number_and_a_path_are_refused(client):
     assert client.get("/c/other/overview").status_code == 404
     assert client.get("/c/..%2Fscreen/overview").status_code == 404
@@ -120,6 +182,18 @@ def test_asking_previews_reserves_and_gives_up(client, folder):
     assert len(pd.read_excel(io.BytesIO(client.get("/c/screen/batch.xlsx").content))) == 8
     answer = client.post("/c/screen/abandon", {"ids": [shown["rows"][0]["id"], shown["rows"][1]["id"]]}, headers=JSON)
     assert answer.json()["abandoned"] == 2
+    client.post("/c/screen/ask", {"n": 1, "replicates": 2})
+    client.ready()
+    well = client.get("/c/screen/next.json").json()["rows"][0]["id"]
+    assert "plate" in client.post("/c/screen/failed", {"ids": [well]}, headers=JSON).json()["detail"]
+    for left in (7, 6):  # one well, then the other
+        answer = client.post("/c/screen/failed", {"ids": [well], "batch": "P3"}, headers=JSON)
+        assert answer.json().get("failed") == 1, answer.text
+        shown = client.get("/c/screen/next.json").json()
+        assert shown["pending"] == left
+    assert [row["state"] for row in shown["rows"]] == ["failed", "failed"]
+    assert "is not pending" in client.post("/c/screen/failed", {"ids": [well], "batch": "P3"}, headers=JSON).text
+    assert shown["status"]["failed_wells"] == 2
     client.post("/name", {"name": "Ada"})
     client.post("/c/screen/exclude", {"ids": ["c0"], "reason": "not soluble"})
     row = client.get("/c/screen/history.json").json()["rows"][0]
@@ -218,6 +292,48 @@ def test_a_campaign_is_made_of_a_dropped_table(client, folder):
     assert "labels" in client.get("/c/second/noise").text
 
 
+def test_the_form_of_a_new_campaign_keeps_what_was_filled_in(client, folder):
+    table = pool(30).assign(price=1.0).to_csv(index=False)
+    page = client.post("/new", files={"file": ("my table.csv", table)}, headers=JSON).json()["page"]
+    assert 'name="name" value="my-table"' in client.get(page).text
+    form = {
+        "name": "a b",
+        "target": "hit <b>",
+        "id": "compound",
+        "batch": "day",
+        "task": "count",
+        "ignore": ["solvent"],
+    }
+    form |= {"goal": "below", "threshold": "2.5", "weight": "dose", "cost": "price", "scale": "log", "layout": "384"}
+    form |= {"controls": "DMSO=4", "avoid_edges": "true"}
+    people = {"accept": "text/html"}
+
+    def shown(change, problem):
+        answer = client.post(page, form | change, headers=people)
+        until = time.monotonic() + 30
+        while "/making/" in answer.headers["location"] and time.monotonic() < until:
+            time.sleep(0.02)
+            again = client.get(answer.headers["location"], headers=people)
+            answer = again if again.status_code == 303 else answer
+        assert answer.headers["location"] == page
+        text = client.get(page).text
+        assert problem in text
+        return text
+
+    assert 'role="alert"' not in shown({"again": "true"}, "New campaign")
+    for text in (shown({}, "choose another name"), shown({"name": "second", "batch": "dose"}, 'role="alert"')):
+        for words in ('value="hit &lt;b&gt;"', 'value="2.5"', 'value="DMSO=4"', 'value="solvent" checked'):
+            assert words in text
+        for chosen in ("count", "below", "log", "384"):
+            assert f'<option value="{chosen}" selected>' in text
+        for chosen in ("dose", "price", "compound"):
+            assert f"<option selected>{chosen}</option>" in text
+        assert 'name="avoid_edges" value="true" checked' in text
+    assert [file.name for file in folder.glob("*.db")] == ["screen.db"]
+    form |= {"name": "third", "target": "hit", "batch": "day", "scale": "linear", "goal": "map"}
+    assert client.make(page, form) == "/c/third/next"
+
+
 def test_goal_weight_budget_and_a_plate_with_controls(client, folder):
     table = pool(30).assign(price=np.arange(30) + 1.0, use=1.0)
     page = client.post("/new", files={"file": ("t.csv", table.to_csv(index=False))}, headers=JSON).json()["page"]
@@ -252,6 +368,8 @@ def test_goal_weight_budget_and_a_plate_with_controls(client, folder):
     assert client.get(f"{page}.json").json()["outcomes"] == {"control": 6, "new": 3}
     assert "Store 3 new measurements and 6 controls" in client.get(page).text
     client.post(page)
+    spent = table.set_index("compound").price[plate["compound"][:3]].sum()
+    assert client.get("/c/plated/overview.json").json()["spent"] == spent
     alone = plate[["compound", "well"]].iloc[3:].assign(hit=1.7, plate="P1")
     page = client.drop(alone, "plated")
     assert "Store 6 controls" in client.get(page).text
@@ -280,6 +398,9 @@ def test_the_map_and_the_table_show_what_is_in_the_window(client):
     want = pool()
     assert shown["map"]["count"] == int((want.dose >= 0.5).sum())
     assert {p["id"] for p in shown["map"]["points"]} == set(want.compound[want.dose >= 0.5])
+    listed = client.get("/c/screen/candidates.json?x=dose&y=ph&x0=0.5&q=oil").json()
+    assert {row["id"] for row in listed["rows"]} == set(want.compound[(want.dose >= 0.5) & (want.solvent == "oil")])
+    assert "x0=0.5" in client.get("/c/screen/map?x=dose&y=ph&x0=0.5").text  # leads there
     assert client.get("/c/screen/map.json?x=nothing").status_code == 404
     rows = client.get("/c/screen/candidates.json?sort=dose&down=true&q=oil").json()
     assert rows["total"] == 20

@@ -15,11 +15,16 @@ TOKEN = "correct horse battery"
 @pytest.fixture
 def visit(folder, here):
     here += ["look", "table"]
+    apps = []
 
     def start(base="http://127.0.0.1:8765", **options):
-        return TestClient(make_app([str(folder)], **options), base_url=base, follow_redirects=False)
+        apps.append(make_app([str(folder)], **options))
+        return TestClient(apps[-1], base_url=base, follow_redirects=False)
 
-    return start
+    yield start
+    for app in apps:  # a thread that is left would be cut off inside PyTorch when Python ends
+        app.state.library.close()
+        assert not app.state.library.worker.thread.is_alive()
 
 
 def test_headers_and_cookie(visit):

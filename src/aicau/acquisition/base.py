@@ -57,6 +57,10 @@ class View:
         Where only points that are good themselves are looked for: how likely each is; None: any point will do.
     stands : Tensor, shape (..., n)
         Where x is a part of a larger pool: how many candidates each point stands for; None: itself.
+    others : tuple of (Score, View)
+        What is known of further targets that the same batch is to serve, each with its score.
+    cost : Tensor, shape (..., n)
+        Of one measurement; None: there is no `budget`, the most that a batch may cost.
 
     Examples
     --------
@@ -84,6 +88,9 @@ class View:
     weight: Tensor | None = None
     chance: Tensor | None = None
     stands: Tensor | None = None
+    others: "tuple[tuple[Score, View], ...]" = ()
+    cost: Tensor | None = None
+    budget: float = float("inf")
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
@@ -91,10 +98,10 @@ class View:
 
     def __getitem__(self, run: slice) -> "View":
         """Some of the runs (along the first leading dimension)."""
-        shared = ("x", "points", "task")
+        shared = ("x", "points", "task", "others", "budget")
         parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
         some: dict[str, Any] = {name: None if part is None else part[run] for name, part in parts.items()}
-        return replace(self, **some)
+        return replace(self, **some, others=tuple((score[run], view[run]) for score, view in self.others))
 
     def __len__(self) -> int:
         return self.allowed.shape[0]

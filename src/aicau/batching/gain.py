@@ -18,10 +18,11 @@ multiplied by how likely that is.
 
 The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
 coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
-not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
+not count. Everything is a sum or a maximum over points; of a large pool `Screen` tells which to look at.
 """
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,6 +32,7 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
 from aicau.batching.features import Features, evenly
+from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.core.runs import PORTION, over, threads_for
 
@@ -54,6 +56,7 @@ class Gain:
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+    joint: ClassVar[bool] = True
 
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
@@ -74,42 +77,54 @@ class Gain:
 
 
 def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
-    """One run: points in the order of choice, their gain, α, share of the whole and whether they were known."""
-    alpha, noise, features = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x), Features(view, LANDMARKS)
-    chance = torch.ones_like(alpha) if view.chance is None else view.chance[0].to(alpha)
-    inside = posterior(view, features, noise)
-    moment, total = moments(alpha, view, features, inside)
+    """One run: points in the order of choice, their gain, α, share of the whole and whether they were known.
+
+    With further targets (`view.others`) the gain is the sum of theirs. With costs it counts per cost, but no point
+    counts as cheaper than what is left of the budget for each point that is left: money that is left over buys nothing.
+    """
+    pairs = ((score, view), *view.others)
+    bases = [Basis(*pair, LANDMARKS) for pair in pairs]
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
-    index = competing(score, view, m, room, noise, chance)
-    parts = (
-        [features.at(some) for some in index.split(PORTION)]
-        if index.is_cuda
-        else over(features.at, index.split(PORTION))
-    )
-    phi, rest = (torch.cat(part) for part in zip(*parts, strict=True))
-    work = Work(inside, moment, index, phi, rest + noise[index], chance[index])
-    known, chosen = view.measured[0].clone(), []
-    for _ in range(m):
-        place, worth = work.best(room)
+    index = competing(pairs, m, room)
+    works = [Work(base, index) for base in bases]
+    known, chosen, left = view.measured[0].clone(), [], view.budget
+    price = torch.ones_like(works[0].variance)
+    for step in range(m):
+        if view.cost is not None:
+            price = view.cost[0, index].to(price).clamp_min(left / (m - step))
+            room[view.cost[0] > left] = 0
+            if not bool((room > 0).any()):
+                break
+        gain = sum_of(work.now() for work in works)
+        place, _ = take_best(gain / price, room[index] > 0)
         at = index[place]
-        chosen.append((at, worth, alpha[at], worth / total, known[at].clone()))
+        alpha, total = sum_of(base.alpha[at] for base in bases), sum(base.total for base in bases)
+        chosen.append((at, gain[place], alpha, gain[place] / total, known[at].clone()))
         room[at] -= 1
         known[at] = True
-        work.measure(place)
+        left -= 0.0 if view.cost is None else float(view.cost[0, at])
+        for work in works:
+            work.measure(place)
+    if not chosen:
+        raise InputError(f"no point of the next batch costs {left:g} or less; raise the budget")
     return tuple(torch.stack([one[part] for one in chosen]) for part in range(5))
 
 
-def competing(score: Score, view: View, m: int, room: Tensor, noise: Tensor, chance: Tensor) -> Tensor:  # (n,) each
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, parts)  # of one part, the same bits
+
+
+def competing(pairs: Sequence[tuple[Score, View]], m: int, room: Tensor) -> Tensor:  # (n,)
     """Points that are looked at: all that may be chosen; of very many those of the largest gains by `Screen`."""
     index = (room > 0).nonzero()[:, 0]
     if len(index) <= LISTED:
         return index
-    screen, points = Screen(score, view, m), view.points
-    parts = index.split(PORTION)
-    found = over(
-        lambda at: chance[at] * screen.gains(view.x[at], None if points is None else points[at], noise[at]), parts
-    )
-    return most(zip(parts, found, strict=True))
+    screens, parts = [(Screen(*pair, m), pair[1]) for pair in pairs], index.split(PORTION)
+
+    def gains(at: Tensor) -> Tensor:
+        return sum_of(one.gains(v.x[at], None if v.points is None else v.points[at], at) for one, v in screens)
+
+    return most(zip(parts, over(gains, parts), strict=True))
 
 
 def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages, s) of portions -> (at most LISTED,)
@@ -124,8 +139,8 @@ def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages,
         return index[kept], gain[:, kept], gain.gather(-1, best[:, -1:])
 
     for index, gain in parts:
-        over_it = (gain > floor).any(0).nonzero()[:, 0]
-        held.append((index[over_it], gain[:, over_it]))
+        kept = (gain > floor).any(0)
+        held.append((index[kept], gain[:, kept]))
         if sum(len(one) for one, _ in held) > 4 * LISTED:
             index, gain, floor = joined()
             held = [(index, gain)]
@@ -135,34 +150,35 @@ def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages,
 class Screen:
     """Gains of any points by few landmarks: they tell where in a large pool to look closely.
 
-    A batch is spread, so the largest gains before the first choice are not enough: other points have the largest later.
-    A batch that is chosen from some of the points, by the same landmarks, shows where.
+    Before the first choice other points have the largest gains than later: a batch chosen from some points shows where.
     """
 
     def __init__(self, score: Score, view: View, m: int) -> None:
-        noise, self.features = noise_of(view).to(view.x), Features(view, SKETCHED)
-        inside = posterior(view, self.features, noise)
-        moment, _ = moments(positive(score.alpha[0]).to(view.x), view, self.features, inside)
-        room = (view.allowed.long() if view.room is None else view.room)[0].clone()
+        self.base, room = Basis(score, view, SKETCHED), (view.allowed.long() if view.room is None else view.room)[0]
         index = (room > 0).nonzero()[:, 0]
         index = index[evenly(len(index), PORTION, view.x)]
-        phi, rest = self.features.at(index)
-        chance = torch.ones_like(rest) if view.chance is None else view.chance[0, index].to(rest)
-        work, steps = Work(inside, moment, index, phi, rest + noise[index], chance), []
-        for _ in range(min(m, int(room[index].sum()))):
-            place, _ = work.best(room)
-            room[index[place]] -= 1
+        work, left, steps = Work(self.base, index), room[index], []
+        self.inside, self.moment = self.base.inside.to(view.x), self.base.moment.to(view.x)
+        self.price = None if view.cost is None else view.cost[0].to(view.x).clamp_min(view.budget / m)
+        for _ in range(min(m, int(left.sum()))):
+            place, _ = take_best(work.now(), left > 0)
+            left[place] -= 1
             steps.append(work.measure(place))
-        self.inside, self.moment, self.noise = inside.to(view.x), moment.to(view.x), noise.mean()
         self.moves = [torch.stack(part).to(view.x) for part in zip(*steps, strict=True)]
         self.stages = set(evenly(len(steps), STAGES, view.x).tolist())
 
-    def gains(
-        self, x: Tensor, points: Tensor | None, noise: Tensor | None
-    ) -> Tensor:  # (s, d) twice, (s,) -> (stages, s)
-        """Of points that the view need not hold: coordinates, what networks see, σ² (None: as on average)."""
-        phi, rest = self.features.of(self.features.covariance.of(x, points))
-        rest = rest + (self.noise if noise is None else noise.to(phi))
+    def gains(  # (s, d) twice, (s,) twice -> (stages, s)
+        self, x: Tensor, points: Tensor | None, index: Tensor | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """Of points by coordinates and by what networks see, per cost. The view has them where they have an index; of
+        others σ² is told (None: as on average)."""
+        base = self.base
+        phi, rest = base.features.of(base.features.covariance.of(x, points))
+        if index is None:
+            rest, factor = rest + (base.noise.mean() if noise is None else noise.to(phi)), None
+        else:
+            rest, factor = rest + base.noise[index], base.chance[index]
+            factor = factor if self.price is None else factor / self.price[index]
         variance, shared = forms(phi, self.inside, self.moment)
         own, far, sizes, squares = self.moves
         bys, crosses = (own @ phi.mT).div_(sizes[:, None]), far @ phi.mT
@@ -171,24 +187,33 @@ class Screen:
             if step in self.stages:
                 found.append(shared / (variance + rest))
             shared, variance = moved(shared, variance, by, cross, sizes[step], squares[step])
-        return torch.stack(found)
+        return torch.stack(found) if factor is None else factor * torch.stack(found)
+
+
+class Basis:
+    """What is known of one target before a point is chosen."""
+
+    def __init__(self, score: Score, view: View, landmarks: int) -> None:
+        self.alpha, self.noise = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x)
+        self.chance = torch.ones_like(self.alpha) if view.chance is None else view.chance[0].to(self.alpha)
+        self.features = Features(view, landmarks)
+        self.inside = posterior(view, self.features, self.noise)
+        self.moment, self.total = moments(self.alpha, view, self.features, self.inside)
 
 
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(
-        self, inside: Tensor, moment: Tensor, index: Tensor, phi: Tensor, noise: Tensor, chance: Tensor
-    ) -> None:  # (p, p) twice, (s,), (s, p), (s,) σ² + ρ, (s,)
-        self.inside, self.moment, self.index = inside, moment, index
-        self.phi, self.noise, self.chance = phi, noise, chance
-        self.variance, self.shared = forms(phi, inside.to(phi), moment.to(phi))
+    def __init__(self, base: Basis, index: Tensor) -> None:
+        parts = zip(*over(base.features.at, index.split(PORTION)), strict=True)
+        self.phi, rest = map(torch.cat, parts)
+        self.noise, self.chance = rest + base.noise[index], base.chance[index]
+        self.inside, self.moment = base.inside, base.moment
+        self.variance, self.shared = forms(self.phi, self.inside.to(self.phi), self.moment.to(self.phi))
 
-    def best(self, room: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the largest gain is, and what it is."""
-        gain = self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
-        place, _ = take_best(gain, room[self.index] > 0)
-        return place, gain[place]
+    def now(self) -> Tensor:  # (s,)
+        """The gain of every point."""
+        return self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
 
     def measure(self, place: Tensor) -> tuple[Tensor, ...]:  # (p,), (p,), (), ()
         """One measurement of a point; gives what it does to any other (`moved`)."""
@@ -211,8 +236,8 @@ def moved(
 
 def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
     """φᵀAφ and φᵀAMAφ."""
-    moved = phi @ inside
-    return (moved * phi).sum(-1), ((moved @ moment) * moved).sum(-1)
+    by = phi @ inside
+    return (by * phi).sum(-1), ((by @ moment) * by).sum(-1)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)

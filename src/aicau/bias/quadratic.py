@@ -38,8 +38,6 @@ class Quadratic:
     ----------
     settings : EmbeddingSettings
         Layers and training of ψ; the betas of Adam are the usual ones, `Quadratic.paper()` has them as printed.
-    scaled : bool
-        Train on residuals divided by their root mean square, which the paper leaves open.
 
     Examples
     --------
@@ -50,7 +48,6 @@ class Quadratic:
 
     waits: ClassVar[bool] = False
     settings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
-    scaled: bool = False
 
     @classmethod
     def paper(cls, preset: str = "learns") -> "Quadratic":
@@ -64,14 +61,10 @@ class Quadratic:
         """Train ψ of every run on the products of residuals at its measured points."""
         side = evidence.side_information().float()
         seen, residual = evidence.residuals()
-        size = torch.ones_like(residual[..., :1])
-        if self.scaled:
-            square = (residual**2).sum(-1, keepdim=True) / seen.valid.sum(-1, keepdim=True)
-            size = torch.where(square > 0, square.sqrt(), 1.0)
         rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
         keys = streams.fold(evidence.keys, Purpose.COBIAS).reshape(-1)
         split = split_pairs(keys, seen.valid.reshape(-1, seen.valid.shape[-1]), self.settings.validation)
-        target = (residual / size).reshape(split.shape[:-1])
+        target = residual.reshape(split.shape[:-1])
         parameters, running, epochs, losses = kernels.train_embedding(
             rows.reshape(-1, *rows.shape[-2:]),
             target,
@@ -80,7 +73,7 @@ class Quadratic:
             streams.fold(keys, 3),
             self.settings,
         )
-        return Fitted(parameters, running, epochs, losses, split, target, size)
+        return Fitted(parameters, running, epochs, losses, split, target)
 
     def estimate(self, evidence: Evidence, fitted: "Fitted | None" = None) -> Omega:
         fitted = self.fit(evidence) if fitted is None else fitted
@@ -90,7 +83,7 @@ class Quadratic:
         psi = kernels.embed(fitted.parameters, fitted.running, side.reshape(-1, *side.shape[-2:]), self.settings)
         # A loss that is not finite shows in the estimate, and nothing waits for it here.
         psi = torch.where(torch.isfinite(fitted.losses)[:, None, None], psi, torch.nan)
-        psi = psi.reshape(*lead, n, -1) * fitted.size[..., None].float()
+        psi = psi.reshape(*lead, n, -1)
         observed = place(residual.float(), seen, psi.new_zeros(*lead, n))
         measured = place(torch.ones_like(residual).float(), seen, psi.new_zeros(*lead, n)) > 0
         model = Omega(psi) - Omega(torch.where(measured[..., None], psi, 0.0))
@@ -112,8 +105,7 @@ class Fitted:
     epochs: Tensor  # (N,)
     losses: Tensor  # (N,) least validation loss
     split: Tensor  # (N, l, l)
-    target: Tensor  # (N, l) residuals, in units of `size`
-    size: Tensor  # (..., 1)
+    target: Tensor  # (N, l) residuals
 
     def baselines(self) -> tuple[Tensor, Tensor]:  # (N,) twice
         """Validation loss of predicting Δ = 0, and of predicting the mean of the training pairs."""

@@ -1,6 +1,8 @@
 """From a request to a batch: chosen outside the lock, and chosen again where another station was faster."""
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -8,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from aicau.campaign import handout, plates
-from aicau.campaign.setup import check_goal, check_room, check_size, room
-from aicau.store import Moment, schema
+from aicau.campaign.setup import check_budget, check_goal, check_room, check_size, room
+from aicau.store import Moment, Session, schema
 
 if TYPE_CHECKING:
     from aicau.campaign.campaign import Campaign
@@ -28,11 +30,13 @@ def ask(
     replicates: Any,
     preview: bool,
     budget: float | None = None,
+    layout: dict[str, Any] | None = None,  # of this batch only
 ) -> pd.DataFrame:
     """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
     n, replicates = check_size(n), check_size(replicates)
-    settings, models = campaign.settings, campaign.models
-    plates.check_fits(settings, n * replicates)
+    settings = campaign.settings
+    plate = layout or settings.get("layout")
+    plates.check_fits(plate, n * replicates)
     counts = (
         check_goal(settings.get("goal", "map") if goal is None else goal, campaign.task),
         settings.get("weight") if weight is None else weight,
@@ -40,49 +44,66 @@ def ask(
     while True:
         with campaign.store.reading() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
-                return plates.control_rows(settings, known)
-            moment = Moment.read(session)
+                return known
+            moment, *own = _moments(session)
         check_room(moment, n, campaign.n)
-        model = None if models.missing(moment) else models.at(moment)
-        rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
+        views = campaign.views()
+        fitted = [None if v.models.missing(o) else v.models.at(o) for v, o in zip(views, own, strict=True)]
+        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate)
         if preview:
             with campaign.store.reading() as session:
                 found = handout.frame(session, settings, [_proposal(row) for row in rows])
-                return plates.control_rows(settings, found)
+                return plates.control_rows(plate, settings["id"], found)
         with campaign.store.writing() as session:
             if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
-                return plates.control_rows(settings, known)
-            now = Moment.read(session)
+                return known
+            now, *own = _moments(session)
             if now.change != moment.change:
                 continue  # candidates or settings were changed meanwhile: from the beginning
             if now.last_ask != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = now
-                rows = _choose(campaign, moment, model, n, replicates, *counts, budget)
-            basis = moment.basis if model is None else model.basis
-            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author)
-            return plates.control_rows(settings, handout.batch(session, settings, ask))
+                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate)
+            basis = next((model.basis for model in fitted if model is not None), moment.basis)
+            detail = {} if layout is None else {"layout": layout}
+            ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author, **detail)
+            return handout.whole(session, settings, ask)
+
+
+def _moments(session: Session) -> list[Moment]:
+    """Of all targets together, and of each."""
+    every = Moment.read(session)
+    if len(session.targets) == 1:
+        return [every, every]
+    return [every, *(Moment.read(replace(session, target=target)) for target in session.targets)]
 
 
 def _choose(
     campaign: "Campaign",
     moment: Moment,
-    model: "Model | None",
+    own: Sequence[Moment],  # of each target
+    fitted: "Sequence[Model | None]",
     n: int,
     replicates: int,
     goal: str,
     weight: str | None,
     budget: float | None,
+    plate: dict[str, Any] | None,
 ) -> list[Row]:
-    from aicau.campaign.choice import affordable, choose
+    from aicau.campaign.choice import Part, affordable, choose, ranked
 
     check_room(moment, n, campaign.n)
-    most = n if budget is None else min(OVERSAMPLE * n, room(moment, campaign.n))
-    how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
-    picks = choose(campaign.models, moment, model, *how)
+    pairs = zip(campaign.targets.items(), campaign.views(), own, fitted, strict=True)
+    parts = [Part(*target, view.models, one, model) for target, view, one, model in pairs]
+    most, costs = n, None
     if budget is not None:
-        costs = campaign.describe([pick.candidate for pick in picks])
-        picks = affordable(picks, costs, campaign.settings, n, budget / replicates)
+        costs, budget = check_budget(campaign.models, campaign.settings, budget), budget / replicates
+        if ranked(campaign.strategy, parts):
+            most = min(OVERSAMPLE * n, room(moment, campaign.n))
+    how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
+    picks = choose(parts, moment.pending, moment.barred, *how, costs, budget or math.inf)
+    if budget is not None and costs is not None:
+        picks = affordable(picks, costs, n, budget)
     wells: dict[int, int] = {}  # of a candidate in this batch, before this pick
     rows = []
     for pick in picks:
@@ -91,7 +112,7 @@ def _choose(
             reason = f"well {well + 1} of {replicates}: {pick.reason}" if replicates > 1 else pick.reason
             rows.append(replace(pick, replicate=pick.replicate + extra + well, reason=reason))
         wells[pick.candidate] = extra + replicates - 1
-    found = plates.placed(campaign.settings, rows, moment.last_ask + 1)
+    found = plates.placed(plate, rows, campaign.settings["seed"], moment.last_ask + 1)
     return [(row.candidate, row.replicate, row.reason, json.dumps(row.numbers, sort_keys=True)) for row in found]
 
 

@@ -4,17 +4,15 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 (`ask`, `predict`, `report`): `tell` and `status` answer without it.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout, plates
+from aicau.campaign import plates
 from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
@@ -28,11 +26,10 @@ from aicau.campaign.setup import (
     settings_for,
 )
 from aicau.campaign.showing import Showing
-from aicau.core.errors import InputError, shown
-from aicau.core.files import check_new, check_other, named, write_whole
+from aicau.core.errors import InputError, shown, unknown
+from aicau.core.files import check_other, named
 from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
-from aicau.tables.files import parquet_files, read_files
 
 
 class Campaign(Changing, Showing):
@@ -61,13 +58,14 @@ class Campaign(Changing, Showing):
         self.store = store
         self.author = check_name("the author", author or default_author())
         self.models = Models(store)
+        self._views: dict[str, Campaign] = {}
 
     @classmethod
     def create(
         cls,
         url: str | Path,
         pool: Any,
-        target: str,
+        target: str | Sequence[str],
         batch: str | None = None,
         strategy: str | None = None,
         seed: int = 0,
@@ -85,6 +83,7 @@ class Campaign(Changing, Showing):
         edges: bool = True,
         scale: str = "linear",
         cost: str | None = None,
+        target_weights: Mapping[str, float] | None = None,
         in_place: bool = False,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
@@ -97,6 +96,8 @@ class Campaign(Changing, Showing):
             The candidates: a CSV, Excel or Parquet file, or a table.
         target, batch : str
             What the columns of the results will be called; `batch` is what is measured together, a plate or a day.
+            Several targets have a list of names, one model each, and batches that serve all of them (see `of`); task,
+            scale and goal are those of all.
         strategy : str, optional
             `default` if not given.
         seed : int
@@ -128,27 +129,54 @@ class Campaign(Changing, Showing):
             "log" for a positive target whose errors are ratios: intervals stay positive.
         cost : str, optional
             The column of the pool with the cost of measuring each candidate; see `ask`.
+        target_weights : mapping, optional
+            How much each of several targets counts when a batch is chosen, 1 if not given: {"yield": 2}.
         in_place : bool
             Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
-        name, files = "the pool" if isinstance(pool, pd.DataFrame) else None, parquet_files(pool) if in_place else []
-        read = read_files(files) if in_place else tables.read(pool, name, sheet, skip)
+        read, files = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
-        settings = settings_for(read, target, batch, strategy, seed, id, ignore, task, ensemble, goal, weight, cost)
+        own = (strategy, seed, id, ignore, task, ensemble, goal, weight, cost, target_weights)
+        settings = settings_for(read, target, batch, *own)
         settings["scale"] = check_scale(scale, task)
         add_cost(settings, read, cost)
-        plates.settle(settings, layout, controls, edges)
-        columns = settings["columns"]
-        pieces = candidates.refer(files, read, id, columns) if in_place else candidates.cut(read, id, columns)
+        if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
+            settings["layout"] = made
+        pieces = candidates.kept(read, id, settings["columns"], files)
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
     def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
         """An existing campaign, as any process left it."""
         return cls(open_store(check_address(url)), author)
+
+    def of(self, target: str) -> "Campaign":
+        """One of several targets, as a campaign of its own: what it predicts, how good that is, its figures.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from aicau import Campaign
+        >>> pool = pd.DataFrame({"id": list("abcdef"), "dose": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+        >>> with Campaign.create("two.db", pool, target=["yield", "purity"]) as campaign:
+        ...     campaign.of("purity").settings["target"]
+        'purity'
+        """
+        if target not in self.targets:
+            raise unknown("target", str(target), list(self.targets))
+        if len(self.targets) == 1:
+            return self
+        if target not in self._views:
+            self._views[target] = Campaign(self.store.of(target), self.author)
+            self._views[target].models.pool = self.models
+        return self._views[target]
+
+    def views(self) -> "list[Campaign]":
+        """One campaign for each target."""
+        return [self.of(target) for target in self.targets]
 
     def close(self) -> None:
         """Let go of the file or the connection."""
@@ -173,6 +201,9 @@ class Campaign(Changing, Showing):
         replicates: int = 1,
         preview: bool = False,
         budget: float | None = None,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
@@ -191,11 +222,14 @@ class Campaign(Changing, Showing):
         preview : bool
             Only look: nothing is kept, no point is pending.
         budget : float, optional
-            At most `n` points whose costs fit into it: the best first, those that no longer fit are passed over.
+            At most `n` points whose costs fit into it, by what they are worth per cost.
+        layout, controls, edges
+            The plate of this batch, as `create` takes it; that of the campaign where it is not given.
         """
         from aicau.campaign.asking import ask
 
-        return ask(self, n, request, goal, weight, replicates, preview, budget)
+        plate = plates.layout_for(self.refreshed(), layout, controls, edges)
+        return ask(self, n, request, goal, weight, replicates, preview, budget, plate)
 
     # Telling
 
@@ -246,40 +280,6 @@ class Campaign(Changing, Showing):
         from aicau.campaign.checking import check
 
         return check(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
-
-    # Predicting
-
-    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
-        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        model = self.models.current()
-        with self.store.reading() as session:
-            return handout.predictions(session, model, self.settings, details)
-
-    def predict(
-        self, path: str | Path | None = None, force: bool = False, details: bool = False
-    ) -> pd.DataFrame | None:
-        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
-        the expected squared error of a network: epistemic, bias, aleatoric.
-
-        For classification the most probable label, the calibrated probability of each, and the parts of the expected
-        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
-
-        Parameters
-        ----------
-        path : str or Path, optional
-            Stream the table into this CSV, Parquet or Excel file instead of returning it.
-        force : bool
-            Replace an existing file.
-        details : bool
-            Also the ignored columns, and mean and number of the measurements of each candidate.
-        """
-        if path is None:
-            return pa.concat_tables(self.predictions(details)).to_pandas()
-        check_new(named(path), force, self.store.engine.url.database)
-        stream = self.predictions(details)
-        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
-        write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
-        return None
 
     # Files
 

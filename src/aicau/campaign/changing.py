@@ -1,6 +1,7 @@
 """What a laboratory changes while a campaign runs: candidates, names, settings, and what was told by mistake."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -8,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aicau import tables
-from aicau.campaign import handout
+from aicau.campaign import handout, plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_of
+from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import changes
 from aicau.tables import candidates, results
@@ -54,6 +55,13 @@ class Changing(Looking):
         with self.store.writing() as session:
             return changes.include(session, index, reason, self.author)
 
+    def confirm(self, ids: Iterable[str] | str) -> int:
+        """Values of these candidates that `warnings` points out are right, and are not pointed out any more. Returns
+        how many there were."""
+        index = indices(self, ids, "confirm")
+        with self.store.writing() as session:
+            return changes.confirm(session, index, self.author)
+
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
         """More candidates, with the columns of the first ones. Rows that are there already are skipped.
 
@@ -71,10 +79,14 @@ class Changing(Looking):
         batch: str | None = None,
         goal: str | None = None,
         weight: str | None = None,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, Any] | None = None,
+        edges: bool = True,
     ) -> dict[str, Any]:
-        """Another strategy, goal or weight from the next batch on, or a batch column for a campaign that began without
-        one (tell the earlier files again: their rows get their batch). Returns what is new."""
-        return change(self, strategy, batch, goal, weight)
+        """Another strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or a batch column
+        for a campaign that began without one (tell the earlier files again: their rows get their batch). Earlier
+        batches keep their wells. Returns what is new."""
+        return change(self, strategy, batch, goal, weight, (layout, controls, edges))
 
     def compact(self) -> dict[str, int]:
         """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
@@ -148,7 +160,12 @@ def rename(campaign: Changing, old: str, new: str) -> int:
 
 
 def change(
-    campaign: Changing, strategy: str | None, batch: str | None, goal: str | None, weight: str | None
+    campaign: Changing,
+    strategy: str | None,
+    batch: str | None,
+    goal: str | None,
+    weight: str | None,
+    plate: tuple[Any, Mapping[str, Any] | None, bool],
 ) -> dict[str, Any]:
     """Other settings from the next batch on; gives those that are new."""
     with campaign.store.writing() as session:
@@ -166,9 +183,13 @@ def change(
             if weight not in names:
                 raise unknown("column of weights", weight, names)
             new["weight"] = weight
+        if plate[0] == "none":
+            new["layout"] = None
+        elif (made := plates.layout_for(settings | new, *plate)) is not None:
+            new["layout"] = made
         new = {name: value for name, value in new.items() if value != settings.get(name)}
         if not new:
-            raise InputError("nothing is to be changed; name another strategy, goal, weight or batch column")
+            raise InputError("nothing is to be changed; name another strategy, goal, weight, layout or batch column")
         changes.change(session, new, campaign.author)
     campaign.refreshed()
     return new
@@ -179,7 +200,7 @@ def _batch_column(batch: str, settings: dict[str, Any]) -> str:
     name = check_name("the batch column", batch).strip()
     if settings["batch"] not in (None, name):
         raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
-    own = {settings["id"], settings["target"], *(column["name"] for column in settings["columns"])}
+    own = {settings["id"], *targets_of(settings), *(column["name"] for column in settings["columns"])}
     if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
         raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
     return name

@@ -84,4 +84,4 @@ def _try(
 
 
 def _key(row: Any) -> tuple[Any, ...]:
-    return row.candidate, row.value, row.label, row.sem, row.repeats, row.batch, row.status
+    return row.candidate, row.target, row.value, row.label, row.sem, row.repeats, row.batch, row.status

@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,14 +20,11 @@ from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import AT_ONCE, Past, Round, first_batch, round_keys
+from aicau.round import AT_ONCE, Look, Past, Round, first_batch, propose, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-Numbers = dict[str, float | int | str | None]
+Numbers = dict[str, Any]  # plain JSON
 
 
 @dataclass(frozen=True)
@@ -58,76 +55,101 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
     return round_keys(streams.runs(seed, 1), round)
 
 
+@dataclass(frozen=True)
+class Part:
+    """What is known of one target."""
+
+    name: str
+    share: float  # how much it counts beside others
+    models: Models
+    moment: Moment
+    model: Any  # `Model` of this moment; None where there is none yet
+
+
 def choose(
-    models: Models,
-    moment: Moment,
-    model: Model | None,  # of this moment, where there is one
+    parts: Sequence[Part],  # one for each target
+    pending: Sequence[int],
+    barred: Sequence[int],
     strategy: Strategy,
     task: str,
     seed: int,
     m: int,
     goal: str = "map",
     weight: str | None = None,  # a column of the candidates
+    cost: Tensor | None = None,  # (n,) of a measurement
+    budget: float = math.inf,
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
+    Several targets are served by one batch: the gain of a point is the sum of its gains for each, in units of the
+    target's variance, times how much the target counts. A target that has no model yet does not count.
+
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
-    x = models.features()
+    x = parts[0].models.features()
     n = len(x)
-    missing = models.missing(moment) if model is None else ""
-    earlier = models.earlier(moment) if model is not None and strategy.difference else None
-    known: dict[int, list[Any]] = {}
-    for row in moment.rows:
-        known.setdefault(row.candidate, []).append(row)
+    fitted = [part for part in parts if part.model is not None]
+    lead = (fitted or parts)[0]
+    missing = "" if fitted else lead.models.missing(lead.moment)
+    known: list[dict[int, list[Any]]] = [{} for _ in parts]
+    for part, own in zip(parts, known, strict=True):
+        for row in part.moment.rows:
+            own.setdefault(row.candidate, []).append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
-    allowed[moment.pending + moment.barred] = False
-    marked[[*known, *moment.pending]] = True
-    round = model_round(moment, task)
+    allowed[[*pending, *barred]] = False
+    marked[[at for own in (*known, pending) for at in own]] = True
+    round = model_round(lead.moment, task)
     keys = keys_of(seed, round)
-    keys = streams.fold(keys, moment.turn) if moment.turn else keys
-    said: Prediction | None = None
-    aim, chance, counts_for = Goal.parse(goal), None, None
-    if model is None:
+    keys = streams.fold(keys, lead.moment.turn) if lead.moment.turn else keys
+    said: dict[str, Prediction] = {}
+    aim, counts_for = Goal.parse(goal), None if weight is None or not fitted else lead.models.weights(weight)[None]
+    chances = [wanted(part.model, aim) for part in fitted]
+    if not fitted:
         choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
-        room = torch.where(allowed, m, 0)[None]
-        past = None if earlier is None else _past(earlier)
-        counts_for = None if weight is None else models.weights(weight)[None]
-        chance = wanted(model, aim)
-        both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
-        seeks = chance if aim.seeks else None
-        choice = model.how.propose(strategy, model.state, m, room, marked[None], past, round, keys, both, seeks)
-        said = model.predict(choice.selection.index[0])
-    counts = Counter({at: sum(row.repeats for row in rows) for at, rows in known.items()})
-    unit = 1.0 if model is None else float(model.state.scale[0]) ** (2 if model.state.task.squared else 1)
+        looks = []
+        for part, chance in zip(fitted, chances, strict=True):
+            both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
+            earlier = part.models.earlier(part.moment) if strategy.difference else None
+            past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
+            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
+        room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None]
+        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget)
+        said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
+    counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
+    unit = 1.0
+    if len(parts) == 1 and lead.model is not None:
+        unit = float(lead.model.state.scale[0]) ** (2 if lead.model.state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
         purpose: Numbers = {"goal": goal} if goal != "map" else {}
         words = ""
-        if chance is not None:
-            purpose["chance"] = float(chance[0, at])
-            words = f"; goal {goal}: the {aim.meaning} is {purpose['chance']:.2g}"
+        for chance in chances[:1]:
+            if chance is not None:
+                purpose["chance"] = float(chance[0, at])
+                words = f"; goal {goal}: the {aim.meaning} is {purpose['chance']:.2g}"
         if counts_for is not None:
             purpose["weight"] = float(counts_for[0, at])
             words += f"; it counts {purpose['weight']:g} by {weight}"
-        pick = _pick(at, place, choice, strategy, said, counts[at], known.get(at, []), missing, unit)
+        before = [(count[at], own.get(at, [])) for count, own in zip(counts, known, strict=True)]
+        pick = _pick(at, place, choice, strategy, parts, said, before, missing, unit)
         picks.append(replace(pick, reason=pick.reason + words, numbers=pick.numbers | purpose))
-        counts[at] += 1
+        for count in counts:
+            count[at] += 1
     return picks
 
 
-def affordable(
-    picks: Sequence[Pick], described: "pd.DataFrame", settings: dict[str, Any], n: int, budget: float
-) -> list[Pick]:
+def ranked(strategy: Strategy, parts: Sequence[Part]) -> bool:
+    """Whether a budget is filled by rank, because the rule that chooses does not look at costs itself."""
+    return not getattr(strategy.batching, "joint", False) or all(part.model is None for part in parts)
+
+
+def affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> list[Pick]:
     """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
-    if "cost" not in settings:
-        raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
-    if not (isinstance(budget, int | float) and math.isfinite(budget) and budget > 0):
-        raise InputError(f"a budget is a number above 0; got {budget!r}")
     left = float(budget)
     found: list[Pick] = []
-    for pick, cost in zip(picks, described[settings["cost"]].astype(float), strict=True):
+    for pick in picks:
+        cost = float(costs[pick.candidate])
         if cost <= left and len(found) < n:
             left -= cost
             words = f"{pick.reason}; costs {cost:g}, {left:g} of the budget are left"
@@ -167,24 +189,29 @@ def _pick(
     place: int,
     choice: Choice,
     strategy: Strategy,
-    said: Prediction | None,
-    count: int,  # measurements so far, those earlier in this batch included
-    rows: Sequence[Any],
+    parts: Sequence[Part],
+    said: dict[str, Prediction],  # by target
+    before: Sequence[tuple[int, Sequence[Any]]],  # of each target: measurements so far, with this batch, and their rows
     missing: str,
     unit: float,
 ) -> Pick:
     reason, decided = strategy.reason(choice, 0, place, unit)
     numbers: Numbers = {"rule": strategy.name}
     numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
-    if said is None:
+    count = max(number for number, _ in before)
+    if not said:
         return Pick(at, count + 1, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
-    words, own = said.summary(place)
-    numbers |= own
-    reason = f"{strategy.name}: {reason}; {words}"
+    reason, of = f"{strategy.name}: {reason}", {}
+    for part, (number, _) in zip(parts, before, strict=True):
+        if part.name in said:
+            words, own = said[part.name].summary(place)
+            reason += f"; {part.name}: {words}" if len(parts) > 1 else f"; {words}"
+            of[part.name] = own | ({"measured_before": number} if number else {})
+    numbers |= {"of": of} if len(parts) > 1 else next(iter(of.values()))
     if not count:
         return Pick(at, 1, reason, numbers)
-    numbers["measured_before"] = count
-    return Pick(at, count + 1, f"repeat, measured {count}x before{_history(rows)}; {reason}", numbers)
+    history = _history(before[0][1]) if len(parts) == 1 else ""
+    return Pick(at, count + 1, f"repeat, measured {count}x before{history}; {reason}", numbers)
 
 
 def _history(rows: Sequence[Any]) -> str:

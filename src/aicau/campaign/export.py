@@ -121,9 +121,11 @@ def _names(settings: dict[str, Any]) -> dict[str, str]:
     """What the columns of the measurements are called: the campaign's own names, and ours where they are free."""
     label = settings.get("task") == "classification"  # whatever a result is stands in the place of the value
     own = {"candidate": settings["id"], "batch": settings["batch"] or "batch"}
-    own["label" if label else "value"] = settings["target"]
+    several = "targets" in settings
+    if not several:
+        own["label" if label else "value"] = settings["target"]
     taken = set(own.values())
-    order = [c.name for c in schema.measurements.columns if c.name != "label"]
+    order = [c.name for c in schema.measurements.columns if c.name not in ("label", *([] if several else ["target"]))]
     ours = {"id": "measurement", "repeats": "count"}
     names = ["label" if label and name == "value" else name for name in order]
     free = {name: ours.get(name, name) for name in [*names, *SAID]}

@@ -1,20 +1,21 @@
 """What a campaign hands out, made from the rows of its store: batches, predictions, counts."""
 
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import escape
+from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from aicau.campaign import plates
 from aicau.campaign.progress import COLUMNS, look
-from aicau.campaign.setup import check_name, ensemble_of, task_of
+from aicau.campaign.setup import check_name, ensemble_of, targets_of, task_of
 from aicau.core.errors import InputError, shown
-from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, schema
+from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, numbers_of, schema
 from aicau.tables import candidates
 
 if TYPE_CHECKING:
@@ -33,11 +34,14 @@ def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd
     found = described(session, settings, [row.candidate for row in rows])
     found["replicate"] = [row.replicate for row in rows]
     found["reason"] = [row.why for row in rows]
-    numbers = [json.loads(row.numbers) for row in rows]
-    if settings.get("layout"):
+    numbers = [numbers_of(row, session.target) for row in rows]
+    if settings.get("layout") or any("well" in one for one in numbers):
         found.insert(1, "well", [one.get("well") for one in numbers])
     for name in candidates.REASONS:
         found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+    for target, name in product(dict(settings.get("targets", ())), candidates.REASONS[-3:]):
+        own = [one.get("of", {}).get(target, {}).get(name) for one in numbers]
+        found[f"reason_{target}_{name}"] = pd.Series(own, dtype="float64")
     return found
 
 
@@ -53,7 +57,12 @@ def answered(
         return None
     if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
-    return batch(session, settings, row.id)
+    return whole(session, settings, row.id)
+
+
+def whole(session: Session, settings: dict[str, Any], ask: int) -> pd.DataFrame:
+    """One batch, with the controls of its plate below the points."""
+    return plates.control_rows(plates.layouts(session).get(ask), settings["id"], batch(session, settings, ask))
 
 
 def described(session: Session, settings: dict[str, Any], index: Sequence[int]) -> pd.DataFrame:
@@ -72,7 +81,9 @@ def described(session: Session, settings: dict[str, Any], index: Sequence[int]) 
     return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
 
-def predictions(session: Session, model: "Model", settings: dict[str, Any], details: bool) -> Iterator[pa.Table]:
+def predictions(
+    session: Session, model: "Model", settings: dict[str, Any], details: bool, prefix: str = ""
+) -> Iterator[pa.Table]:
     """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
     parts = (
         [(ids, features if details else b"") for _, ids, features in session.features()]
@@ -80,11 +91,16 @@ def predictions(session: Session, model: "Model", settings: dict[str, Any], deta
         else [(ids, b"") for ids in session.ids()]
     )
     measured = _measured(session, settings) if details else {}
-    return _stream(model, parts, settings, measured, details)
+    return _stream(model, parts, settings, measured, details, prefix)
 
 
 def _stream(
-    model: "Model", parts: Sequence[tuple[bytes, bytes]], settings: dict[str, Any], measured: Any, details: bool
+    model: "Model",
+    parts: Sequence[tuple[bytes, bytes]],
+    settings: dict[str, Any],
+    measured: Any,
+    details: bool,
+    prefix: str,
 ) -> Iterator[pa.Table]:
     start, id = 0, settings["id"]
     for ids, features in parts:
@@ -101,6 +117,7 @@ def _stream(
                 "measured": pa.array([value for value, _ in values], kind),
                 "measured_n": pa.array([count for _, count in values], pa.int64()),
             }
+        said = {f"{prefix}{name}": column for name, column in said.items()}
         yield pa.table(own | {f"aicau_{k}" if k in own else k: pa.array(v) for k, v in said.items()})
         start += len(index)
 
@@ -152,12 +169,24 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "weight": settings.get("weight"),
         "seed": settings["seed"],
         "id": settings["id"],
-        "target": settings["target"],
+        "target": ", ".join(targets_of(settings)),
         "batch": settings["batch"],
-        "progress": _now(session, settings),
+        **_where(session, settings),
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
         "warnings": warnings(session, settings),
     }
+
+
+def _where(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
+    """How good predictions are: of the target, or of each of several."""
+    if "targets" not in settings:
+        return {"progress": _now(session, settings)}
+    found = {}
+    for target, weight in settings["targets"]:
+        own, rows = replace(session, target=target), [r for r in session.measurements() if r.target == target]
+        counts = {"weight": weight, "measurements": sum(row.status == "ok" for row in rows)}
+        found[target] = counts | {"progress": _now(own, settings | {"target": target})}
+    return {"progress": None, "targets": found}
 
 
 def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
@@ -176,21 +205,18 @@ def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
 def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
     """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
     words = candidates.notes(settings["columns"], settings["candidates"])
-    far = {
-        number: (expected, row)
-        for row, detail in changes.changes(session, "tell")
-        for number, expected in detail.get("suspects", ())
-    }
+    far = changes.suspects(session)
     if not far:
         return words
     there = [row for row in session.measurements() if row.id in far]
     names = described(session, settings, [row.candidate for row in there])[settings["id"]]
     for row, name in zip(there, names, strict=True):
-        expected, event = far[row.id]
+        expected, tell = far[row.id]
         where = "" if row.batch is None else f" on {row.batch!r}"
+        what = f"{row.target or settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
         words.append(
-            f"{settings['target']} {row.value:.6g} of {name!r}{where} (tell {event.reference}) is far from what was"
-            f" known (about {expected:.3g}); is it a slip? replace it with 'aicau tell --correct'"
+            f"{what} is far from what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell"
+            " --correct'; is it right? say so with 'aicau confirm'"
         )
     return words
 
@@ -222,10 +248,14 @@ def measurements(session: Session, settings: dict[str, Any], current: bool) -> p
     """What was told, with the campaign's own column names."""
     rows = session.measurements(current)
     numbers = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
-    id, target, batch = settings["id"], settings["target"], settings["batch"]
+    id, batch = settings["id"], settings["batch"]
     found = described(session, settings, [row.candidate for row in rows])[[id]]
     label = task_of(settings) == "classification"
-    found[target] = [row.label if label else row.value for row in rows]
+    for target in targets_of(settings):
+        found[target] = [(r.label if label else r.value) if r.target in ("", target) else None for r in rows]
+    if "targets" in settings:
+        found = found if label else found.astype(dict.fromkeys(targets_of(settings), "float64"))
+        found["target"] = [row.target for row in rows]
     if batch is not None:
         found[batch] = [row.batch for row in rows]
     found["replicate"] = pd.array([row.replicate for row in rows], dtype="Int64")
@@ -238,30 +268,6 @@ def measurements(session: Session, settings: dict[str, Any], current: bool) -> p
     if not current:
         found["superseded_by"] = pd.array([row.superseded_by for row in rows], dtype="Int64")
     return found
-
-
-def history(session: Session) -> pd.DataFrame:
-    """One row for each thing that happened."""
-    rows = session.table(schema.events)
-    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
-    words = []
-    for row in rows:
-        detail = json.loads(row.detail)
-        shortened = {k: detail[k] for k in detail if k not in ("answered", "candidates", "suspects", "settings")}
-        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
-        words.append(", ".join(f"{k} {v}" for k, v in shortened.items() if v not in (None, "", [])))
-    return pd.DataFrame(
-        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
-    ).rename(columns={"kind": "what"})
-
-
-def html(where: str, found: dict[str, Any]) -> str:
-    """A campaign as a small table, for notebooks."""
-    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
-    rows = [("campaign", where), *((name, found[name]) for name in names)]
-    rows += [("warning", words) for words in found["warnings"]]
-    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-    return f"<table>{''.join(cells)}</table>"
 
 
 def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:

@@ -1,15 +1,18 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from aicau.campaign import handout, plates
-from aicau.campaign.setup import strategy_of, task_of
+from aicau.campaign.setup import strategy_of, targets_of, task_of
 from aicau.core.errors import InputError
-from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.store import PENDING, Check, Moment, Session, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -23,6 +26,11 @@ class Looking:
     @property
     def settings(self) -> dict[str, Any]:
         return self.store.settings
+
+    @property
+    def targets(self) -> dict[str, float]:
+        """What is measured, and how much each counts when a batch is chosen."""
+        return targets_of(self.settings)
 
     def refreshed(self) -> dict[str, Any]:
         """The settings as they are now, after a change."""
@@ -48,7 +56,7 @@ class Looking:
 
     def blank_columns(self) -> list[str]:
         """Columns of results that a laboratory fills in: the target, the batch where there is one, the status."""
-        return [self.settings["target"], *filter(None, [self.settings["batch"]]), "status"]
+        return [*self.targets, *filter(None, [self.settings["batch"]]), "status"]
 
     def pending(self, ask: int | None = None) -> pd.DataFrame:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch
@@ -73,10 +81,18 @@ class Looking:
 
     def plates(self) -> pd.DataFrame:
         """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
-        if not self.settings.get("layout"):
-            raise InputError("this campaign has no layout; give one when it is made, such as layout=96")
         with self.store.reading() as session:
-            return plates.frame(session, self.settings)
+            if not self.settings.get("layout") and not plates.layouts(session):
+                raise InputError("this campaign has no layout; give it one: 'aicau change CAMPAIGN --layout 96'")
+            if len(self.targets) == 1:
+                return plates.frame(session, self.settings)
+            parts = [(name, plates.frame(replace(session, target=name), self.settings)) for name in self.targets]
+        return pd.concat([part.assign(target=name) for name, part in parts], ignore_index=True)
+
+    def layouts(self) -> dict[int, dict[str, Any]]:
+        """The layout of every batch that has one: `rows` and `columns` of the plate, `wells` for points, `controls`."""
+        with self.store.reading() as session:
+            return plates.layouts(session)
 
     def version(self) -> int:
         """A number that grows with every change: while it is the same, what was read before is still true."""
@@ -111,7 +127,7 @@ class Looking:
     def history(self) -> pd.DataFrame:
         """All that happened: time, author, what, the number of the ask or tell, and details."""
         with self.store.reading() as session:
-            return handout.history(session)
+            return _history(session)
 
     def __repr__(self) -> str:
         found = self.status()
@@ -121,4 +137,41 @@ class Looking:
         )
 
     def _repr_html_(self) -> str:
-        return handout.html(self.store.where, self.status())
+        return _html(self.store.where, self.status())
+
+
+def _html(where: str, found: dict[str, Any]) -> str:
+    """A campaign as a small table, for notebooks."""
+    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
+    rows = [("campaign", where), *((name, found[name]) for name in names)]
+    rows += [("warning", words) for words in found["warnings"]]
+    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _history(session: Session) -> pd.DataFrame:
+    """One row for each thing that happened."""
+    rows = session.table(schema.events)
+    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
+    words = []
+    for row in rows:
+        detail = json.loads(row.detail)
+        shortened = {
+            k: detail[k]
+            for k in detail
+            if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
+        }
+        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
+        if layout := shortened.get("layout"):
+            shortened["layout"] = f"{layout['rows']} x {layout['columns']}"
+        words.append(", ".join(f"{k} {_brief(v)}" for k, v in shortened.items() if v not in (None, "", [])))
+    return pd.DataFrame(
+        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
+    ).rename(columns={"kind": "what"})
+
+
+def _brief(value: Any) -> Any:
+    """A list as words; how many there are, where each is a list itself (values of controls)."""
+    if not isinstance(value, list):
+        return value
+    return len(value) if isinstance(value[0], list) else " ".join(map(str, value))

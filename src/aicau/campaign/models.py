@@ -27,17 +27,20 @@ class Models:
         self.store = store
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
         self._x: Tensor | None = None
+        self.pool: Models | None = None  # who reads the candidates for several targets
 
     def features(self) -> "Tensor":  # (n, d)
         """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
+        if self.pool is not None:
+            return self.pool.features()
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
-            settings, start = self.store.settings, 0
-            x = torch.empty(settings["candidates"], len(candidates.feature_names(settings["columns"])))
+            settings, start, x = self.store.settings, 0, torch.empty(0)
             with self.store.reading() as session:
                 for _, _, features in session.features():
                     part = candidates.encode(candidates.unpack(features), settings["columns"])
+                    x = x if start else torch.empty(settings["candidates"], part.shape[1])
                     x[start : start + len(part)] = torch.from_numpy(part)
                     start += len(part)
             self._x = x.double() if x.numel() <= EXACT else x
@@ -79,7 +82,7 @@ class Models:
         from aicau.campaign.rows import read
 
         with self.store.reading() as session:
-            controls = kept(session, moment.basis) if self.store.settings.get("layout") else []
+            controls = kept(session, moment.basis)
         return read(moment.rows, controls, is_log(self.store.settings))
 
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
@@ -97,7 +100,7 @@ class Models:
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
-            with self.store.writing() as session:
+            with self.store.writing(model=True) as session:
                 session.add_model(moment.basis, moment.round, blob, info)
         return model
 

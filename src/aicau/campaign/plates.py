@@ -15,6 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau.campaign import layout as wells
+from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, Told, add_tell, changes, schema
 from aicau.tables.sheet import Sheet
@@ -32,6 +33,7 @@ class Control(NamedTuple):
     plate: str
     well: str  # or its number among the rows of this control and plate
     value: float
+    target: str = ""  # which, in a campaign with several
 
 
 def column(sheet: Sheet, name: str | None) -> str | None:
@@ -40,21 +42,34 @@ def column(sheet: Sheet, name: str | None) -> str | None:
     return same[0] if same else None
 
 
+def layouts(session: Session) -> dict[int, dict[str, Any]]:
+    """The layout of every batch that has one, by its ask: its own, or that of the campaign at that time."""
+    now = json.loads(session.meta()["settings"]).get("layout")
+    found: dict[int, dict[str, Any]] = {}
+    for row, detail in changes.changes(session, "change", "ask"):
+        if row.kind == "change":
+            now = detail["settings"].get("layout", now)
+        elif own := detail.get("layout", now):
+            found[row.reference] = own
+    return found
+
+
 def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[Sheet, list[Control]]:
     """The rows of candidates, with their ids, and those of controls."""
-    layout = settings.get("layout")
-    if not layout:
+    every = layouts(session)
+    known = {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
+    if not every and not settings.get("layout"):
         return sheet, []
     id, well = column(sheet, settings["id"]), column(sheet, "well")
     texts = [] if well is None else sheet.texts(well, empty=True).to_pylist()
     if id is None and well is not None:
-        names = _by_well(sheet, settings, session, texts, well)
+        names = _by_well(sheet, settings, session, texts, well, every)
         sheet = replace(sheet, table=sheet.table.append_column(settings["id"], pa.array(names, pa.string())))
         id = settings["id"]
     if id is None:
         return sheet, []
     found = [str(one).strip() for one in sheet.texts(id, empty=True).to_pylist()]
-    mine = np.array([one in layout["controls"] for one in found], dtype=bool)
+    mine = np.array([one in known for one in found], dtype=bool)
     if not mine.any():
         return sheet, []
     rows = np.flatnonzero(~mine)
@@ -68,9 +83,11 @@ def _lines(sheet: Sheet, rows: Any) -> Any:
 
 
 def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well: str | None) -> list[Control]:
-    batch, target, status = (column(sheet, one) for one in (settings["batch"], settings["target"], "status"))
-    if batch is None or target is None:
-        missing = settings["target"] if target is None else settings["batch"]
+    batch, status = column(sheet, settings["batch"]), column(sheet, "status")
+    several = targets_of(settings)
+    there = {one: name for one in several if (name := column(sheet, one)) is not None}
+    if batch is None or not there:
+        missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
     said = (
         [""] * sheet.rows
@@ -78,23 +95,35 @@ def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well
         else [str(one).strip().lower() for one in sheet.texts(status, True).to_pylist()]
     )
     bad = np.array([one == "failed" for one in said], dtype=bool)
-    value, plate = sheet.numbers(target, bad), [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    plate = [str(one).strip() for one in sheet.texts(batch).to_pylist()]
     texts = [""] * sheet.rows if well is None else sheet.texts(well, empty=True).to_pylist()
-    found, count = [], Counter[tuple[str, str]]()
-    for at in np.flatnonzero(~bad).tolist():
-        count[names[at], plate[at]] += 1
-        where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
-        found.append(Control(names[at], plate[at], where, float(value[at])))
+    found = []
+    for target, name in there.items():
+        count = Counter[tuple[str, str]]()
+        skip = bad | sheet.blank(name) if len(several) > 1 else bad
+        value = sheet.numbers(name, skip)
+        for at in np.flatnonzero(~skip).tolist():
+            count[names[at], plate[at]] += 1
+            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
+            own = target if len(several) > 1 else ""
+            found.append(Control(names[at], plate[at], where, float(value[at]), own))
     return found
 
 
-def _by_well(sheet: Sheet, settings: dict[str, Any], session: Session, texts: Sequence[Any], well: str) -> list[str]:
+def _by_well(
+    sheet: Sheet,
+    settings: dict[str, Any],
+    session: Session,
+    texts: Sequence[Any],
+    well: str,
+    every: dict[int, dict[str, Any]],
+) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
     from aicau.campaign.handout import described
 
     batch = column(sheet, settings["batch"])
     plates = [""] * sheet.rows if batch is None else [str(one).strip() for one in sheet.texts(batch).to_pylist()]
-    where = {name: key for key, own in settings["layout"]["controls"].items() for name in own}
+    where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
     places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
     pending: set[int] = set()
     for row in session.proposals():
@@ -118,7 +147,7 @@ def _by_well(sheet: Sheet, settings: dict[str, Any], session: Session, texts: Se
     found: list[Any] = []
     for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
         at = wells.name(*wells.place(text)) if text else ""
-        candidate: Any = where.get(at, places[asks[plate]].get(at))
+        candidate: Any = where.get(asks[plate], {}).get(at, places[asks[plate]].get(at))
         if candidate is None:
             raise InputError(
                 f"{sheet.at(line, well)}: nothing was put into well {shown(text)}; check it, or leave the row out"
@@ -131,13 +160,14 @@ def _by_well(sheet: Sheet, settings: dict[str, Any], session: Session, texts: Se
 
 def kept(session: Session, basis: int | None = None) -> list[Control]:
     """The controls as they stand after so many tells, the last value of each plate and well."""
-    found: dict[tuple[str, str, str], Control] = {}
+    found: dict[tuple[str, str, str, str], Control] = {}
     gone, names = changes.void(session), changes.renamed(session)
-    for row in session.table(schema.events):
-        if row.kind == KIND and row.reference not in gone and (basis is None or row.reference <= basis):
-            for name, plate, well, value in json.loads(row.detail)["rows"]:
-                plate = names.get(plate, plate)
-                found[name, plate, well] = Control(name, plate, well, value)
+    for row, detail in changes.changes(session, KIND):
+        if row.reference not in gone and (basis is None or row.reference <= basis):
+            for name, plate, well, value, *rest in detail["rows"]:
+                one = Control(name, names.get(plate, plate), well, value, *rest)
+                if session.target in ("", one.target):
+                    found[name, one.plate, well, one.target] = one
     return list(found.values())
 
 
@@ -166,46 +196,48 @@ def tell(
             number = told["tell"] = session.number(schema.tells.c.id) + 1
             session.insert(schema.tells, [(number, digest, 0, int(correct))])
             session.event("tell", author, number, source=source, rows=0)
-        session.event(KIND, author, number, rows=[list(one) for one in new])
+        session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:])] for one in new])
     if controls:
         told |= {"controls": len(new), "already": told["already"] and not new}
     return told
 
 
-def settle(settings: dict[str, Any], plate: Any, controls: Mapping[str, Any] | None, edges: bool) -> None:
-    """Put the layout of a new campaign into its settings."""
+def layout_for(
+    settings: dict[str, Any], plate: Any, controls: Mapping[str, Any] | None, edges: bool
+) -> dict[str, Any] | None:
+    """A layout for a campaign with these settings; None where no plate is named."""
     if plate is None:
         if controls or not edges:
             raise InputError("controls and edges belong to a plate; add its layout, such as --layout 96")
-        return
+        return None
     if settings["batch"] is None:
         raise InputError("plates have names in the results; say which column holds them, such as --batch plate")
     if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
         raise InputError("the candidates have a column 'well', which a layout fills; rename it")
-    settings["layout"] = wells.make(plate, controls, edges)
+    return wells.make(plate, controls, edges)
 
 
-def check_fits(settings: dict[str, Any], n: int) -> None:
+def check_fits(layout: dict[str, Any] | None, n: int) -> None:
     """A batch stands on one plate."""
-    if (layout := settings.get("layout")) and n > (free := len(layout["wells"])):
+    if layout and n > (free := len(layout["wells"])):
         raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
 
 
-def placed(settings: dict[str, Any], picks: Sequence["Pick"], ask: int) -> Sequence["Pick"]:
+def placed(layout: dict[str, Any] | None, picks: Sequence["Pick"], seed: int, ask: int) -> Sequence["Pick"]:
     """Points with their wells among their numbers."""
-    if not (layout := settings.get("layout")):
+    if not layout:
         return picks
-    where = wells.assign(layout, [pick.candidate for pick in picks], [settings["seed"], ask])
+    where = wells.assign(layout, [pick.candidate for pick in picks], [seed, ask])
     return [replace(pick, numbers=pick.numbers | {"well": at}) for pick, at in zip(picks, where, strict=True)]
 
 
-def control_rows(settings: dict[str, Any], frame: pd.DataFrame) -> pd.DataFrame:
+def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) -> pd.DataFrame:
     """A batch with the wells of the controls below its points."""
-    rows = [(key, at) for key, own in settings.get("layout", {}).get("controls", {}).items() for at in own]
+    rows = [(key, at) for key, own in (layout or {}).get("controls", {}).items() for at in own]
     if not rows:
         return frame
     whole = frame.astype({name: "Int64" for name in frame if pd.api.types.is_integer_dtype(frame[name])})
-    extra = pd.DataFrame({settings["id"]: [r[0] for r in rows], "well": [r[1] for r in rows], "reason": "control"})
+    extra = pd.DataFrame({id: [r[0] for r in rows], "well": [r[1] for r in rows], "reason": "control"})
     return pd.concat([whole, extra], ignore_index=True)
 
 
@@ -227,12 +259,13 @@ def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
         value = np.mean(good) if good and not isinstance(good[0], str) else good[0] if good else None
         rows.append((row.ask, next((one.batch for one in own), None), well, id, row.status, value, row.why))
     table = pd.DataFrame(rows, columns=["ask", "plate", "well", "id", "state", "measured", "reason"])
+    every = layouts(session)
     controls: dict[tuple[Any, str], float] = {(one.plate, one.well): one.value for one in kept(session)}
     extra = [
         (ask, plate, well, name, "control", controls.get((plate, well)), "control")
         for ask, some in table.groupby("ask")
         for plate in [some.plate.dropna().iloc[0] if some.plate.notna().any() else None]
-        for name, own in settings["layout"]["controls"].items()
+        for name, own in every[int(str(ask))]["controls"].items()
         for well in own
     ]
     more = pd.DataFrame(extra, columns=list(table)) if extra else table.iloc[:0]

@@ -14,7 +14,6 @@ little about the pool; what says something is how large their errors were **besi
 and c is just that. A new plate shifts all its values: its mean error is taken out first.
 """
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ import numpy as np
 import pandas as pd
 
 from aicau.campaign.setup import called, is_log
-from aicau.store import Session, schema
+from aicau.store import Session, numbers_of, schema
 
 # Chosen on 18 data sets, checked on six others and with another seed: benchmarks/honest_error.py.
 PRIOR = 0.5  # standard deviation of ln c before anything was held out
@@ -206,7 +205,7 @@ def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
     asks = {row.id: row for row in session.table(schema.asks)}
     said: dict[int, tuple[Any, dict[str, Any]]] = {}
     for row in session.proposals():
-        numbers = json.loads(row.numbers)
+        numbers = numbers_of(row, session.target)
         if "prediction" in numbers and "measured_before" not in numbers:
             said.setdefault(row.candidate, (asks[row.ask], numbers))
     told = defaultdict(list)

@@ -90,7 +90,8 @@ def _fill(
         columns = []
         for column in table.columns:
             own = names.get(column.name, column.name)
-            found = rows[name].column(own) if own in rows[name].column_names else pa.nulls(rows[name].num_rows)
+            found = pa.nulls(rows[name].num_rows) if column.nullable else pa.array([""] * rows[name].num_rows)
+            found = rows[name].column(own) if own in rows[name].column_names else found
             if column.name == "candidate":
                 found = pc.index_in(found, value_set=ids.combine_chunks())
             columns.append(found.to_pylist())

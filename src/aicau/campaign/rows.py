@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from aicau.core.observations import Observations
-from aicau.gp.noise import Controls
+from aicau.gp.plates import Controls
 
 MOST_REPEATS = 16  # a mean of more values counts as this many rows, with the same standard error
 

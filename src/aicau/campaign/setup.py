@@ -2,7 +2,7 @@
 
 import getpass
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,9 @@ from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from aicau.campaign.models import Models
     from aicau.strategy import Strategy
 
 LONGEST = 200  # characters of a name
@@ -32,7 +35,7 @@ REMOVED = {
 
 def settings_for(
     sheet: Sheet,  # the pool
-    target: str,
+    target: str | Sequence[str],
     batch: str | None,
     strategy: str | None,
     seed: int,
@@ -43,12 +46,14 @@ def settings_for(
     goal: str,
     weight: str | None,
     cost: str | None = None,
+    shares: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """The settings of a new campaign; what cannot be meant is said before anything is made."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
-    roles = {"id": id, "target": target} | ({} if batch is None else {"batch": batch})
-    for role, name in roles.items():
+    targets = [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
+    roles = [("id", id), *(("target", one) for one in targets), *([] if batch is None else [("batch", batch)])]
+    for role, name in roles:
         text = check_name(f"the {role} column", name).strip()
         if text.casefold() in candidates.RESERVED:
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
@@ -60,12 +65,13 @@ def settings_for(
         ignore = [*ignore, weight]
     if cost is not None and cost not in ignore:
         ignore = [*ignore, cost]
-    target, batch = target.strip(), None if batch is None else batch.strip()
-    if batch is not None and target.casefold() == batch.casefold():
-        raise InputError(f"target and batch are both called {target!r}; each needs a column of its own")
-    return {
+    targets, batch = [one.strip() for one in targets], None if batch is None else batch.strip()
+    if batch is not None and batch.casefold() in [one.casefold() for one in targets]:
+        raise InputError(f"target and batch are both called {batch!r}; each needs a column of its own")
+    several = check_targets(targets, shares, goal)
+    return several | {
         "id": id,
-        "target": target,
+        "target": targets[0],
         "batch": batch,
         "strategy": strategy or "default",
         "seed": seed,
@@ -77,6 +83,27 @@ def settings_for(
         "candidates": sheet.rows,
         "id_kind": "integer" if pa.types.is_integer(sheet.array(id).type) else "text",
     }
+
+
+def check_targets(names: Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
+    """What is kept of several targets: their names, and how much each counts."""
+    if not names:
+        raise InputError("a campaign needs a target: what the column of results will be called")
+    if double := [name for at, name in enumerate(names) if folded(name) in map(folded, names[:at])]:
+        raise InputError(f"the target {double[0]!r} is named twice; name each once")
+    if len(names) > 1 and "target" in map(folded, names):
+        raise InputError("one of several targets cannot be called 'target'; choose another name")
+    given = {str(name).strip(): share for name, share in (shares or {}).items()}
+    for name, share in given.items():
+        if name not in names or len(names) == 1:
+            raise InputError(f"a weight is for one of several targets; {name!r} is none of them")
+        if not isinstance(share, int | float | np.number) or not np.isfinite(share) or share <= 0:
+            raise InputError(f"the weight of a target is a number above 0; {name!r} has {shown(share)}")
+    if len(names) > 1 and ":" in goal:
+        raise InputError(
+            f"goal {goal!r} has a threshold of one target, and there are {len(names)}; use map, max or min"
+        )
+    return {"targets": [[name, float(given.get(name, 1.0))] for name in names]} if len(names) > 1 else {}
 
 
 def check_name(what: str, name: Any) -> str:
@@ -188,6 +215,11 @@ def ensemble_of(settings: dict[str, Any]) -> str:
     return ALONE if settings.get("ensemble", ALONE) == ALONE else COMBINED
 
 
+def targets_of(settings: dict[str, Any]) -> dict[str, float]:
+    """What is measured, and how much each counts when a batch is chosen."""
+    return dict(settings["targets"]) if "targets" in settings else {str(settings["target"]): 1.0}
+
+
 def is_log(settings: dict[str, Any]) -> bool:
     """Whether the target is positive and counts by its logarithm."""
     return settings.get("scale") == "log"
@@ -229,6 +261,15 @@ def add_cost(settings: dict[str, Any], sheet: Sheet, cost: str | None) -> None:
         row = int(np.argmax(sheet.numbers(cost) <= 0))
         raise InputError(f"{sheet.at(row, cost)}: a cost is a number above 0")
     settings["cost"] = cost
+
+
+def check_budget(models: "Models", settings: dict[str, Any], budget: Any) -> "Tensor":  # (n,)
+    """What each candidate costs."""
+    if "cost" not in settings:
+        raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
+    if not (isinstance(budget, int | float) and np.isfinite(budget) and budget > 0):
+        raise InputError(f"a budget is a number above 0; got {budget!r}")
+    return models.weights(settings["cost"])
 
 
 def strategy_of(settings: dict[str, Any]) -> "Strategy":

@@ -1,12 +1,19 @@
-"""How a campaign does: the expected error by round, what to do next, and its figures."""
+"""What a campaign predicts, and how it does: the expected error by round, what to do next, and its figures."""
 
+import itertools
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+import pyarrow as pa
 
+from aicau import tables
+from aicau.campaign import handout
 from aicau.campaign.looking import Looking
 from aicau.campaign.models import Models
+from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, named, write_whole
 
 if TYPE_CHECKING:
@@ -20,6 +27,56 @@ class Showing(Looking):
 
     models: Models
 
+    @abstractmethod
+    def views(self) -> Sequence["Showing"]:
+        """One campaign for each target."""
+
+    def predictions(self, details: bool = False) -> Iterator[pa.Table]:
+        """`predict` as a stream of Arrow tables, each computed when it is wanted."""
+        if len(self.targets) > 1:
+            return self._together(details)
+        model = self.models.current()
+        with self.store.reading() as session:
+            return handout.predictions(session, model, self.settings, details)
+
+    def _together(self, details: bool) -> Iterator[pa.Table]:
+        """Predictions of several targets side by side."""
+        streams = []
+        for view in self.views():
+            model = view.models.current()
+            with view.store.reading() as session:
+                name = f"{view.settings['target']}_"
+                streams.append(handout.predictions(session, model, view.settings, details, name))
+        for parts in zip(*streams, strict=True):
+            yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
+
+    def predict(
+        self, path: str | Path | None = None, force: bool = False, details: bool = False
+    ) -> pd.DataFrame | None:
+        """The debiased mean of every candidate, 95% intervals of the truth and of a new measurement, and the parts of
+        the expected squared error of a network: epistemic, bias, aleatoric.
+
+        For classification the most probable label, the calibrated probability of each, and the parts of the expected
+        log loss; for counts the interval holds whole numbers, and the parts are of the expected Poisson divergence.
+        Of several targets each has these columns, with its name in front: yield_mean, purity_mean.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            Stream the table into this CSV, Parquet or Excel file instead of returning it.
+        force : bool
+            Replace an existing file.
+        details : bool
+            Also the ignored columns, and mean and number of the measurements of each candidate.
+        """
+        if path is None:
+            return pa.concat_tables(self.predictions(details)).to_pandas()
+        check_new(named(path), force, self.store.engine.url.database)
+        stream = self.predictions(details)
+        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
+        write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
+        return None
+
     def progress(self) -> pd.DataFrame:
         """The error over all candidates by round, beside that of predicting the mean and the noise of a measurement.
 
@@ -32,18 +89,25 @@ class Showing(Looking):
             `gain`, the share of `error` that another batch is expected to take away;
             `held_out`, the error on the batch that was measured next, and `held_out_centred`, the same with the shifts
             of its plates taken out; `held_r2`, how much of the differences between new candidates the models of earlier
-            rounds predicted. Root mean squares for values, mean losses for labels and counts.
+            rounds predicted. Root mean squares for values, mean losses for labels and counts. Rows of several targets
+            stand below each other, with the `target` of each.
         """
+        if len(self.targets) > 1:
+            parts = [(view.settings["target"], view.outlook().rounds) for view in self.views()]
+            return pd.concat([rounds.assign(target=name) for name, rounds in parts], ignore_index=True)
         return self.outlook().rounds
 
     def advice(self) -> str:
         """Whether to go on or to stop, and why."""
+        if len(self.targets) > 1:
+            return " ".join(f"{view.settings['target']}: {view.outlook().advice}" for view in self.views())
         return self.outlook().advice
 
     def outlook(self) -> "Progress":
         """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
         from aicau.campaign.progress import look
 
+        self._check_one()
         moment = self.moment()
         if not self.models.missing(moment):
             self.models.at(moment)
@@ -61,7 +125,8 @@ class Showing(Looking):
 
         force = force or is_report(named(path))
         check_new(named(path), force, self.store.engine.url.database)
-        text = render(gather(self))  # type: ignore[arg-type]
+        every = [gather(view) for view in self.views()]  # type: ignore[arg-type]
+        text = render(*every, status=self.status())
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 
     def plot_learning_curve(self) -> "Figure":
@@ -84,7 +149,13 @@ class Showing(Looking):
         """Draw the shift of every batch; the share of every label in it."""
         return self._plot("shifts", "shares")
 
+    def _check_one(self) -> None:
+        if len(self.targets) > 1:
+            first = next(iter(self.targets))
+            raise InputError(f"there are several targets; look at one of them, such as of({first!r})")
+
     def _plot(self, *names: str) -> "Figure":
         from aicau.report.gather import plot
 
+        self._check_one()
         return plot(self, *names)  # type: ignore[arg-type]

@@ -24,11 +24,14 @@ def parsed(campaign: "Campaign", sheet: Sheet) -> tuple[list[Measurement], list[
         ids = candidates.all_ids(session.ids())
         sheet, controls = plates.split(sheet, settings, session)
     own = {column["name"] for column in settings["columns"]}
-    names = (settings["id"], settings["target"], settings["batch"])
+    id, target, batch = settings["id"], settings["target"], settings["batch"]
     rows: list[Measurement] = []
     notes: Sequence[str] = ()
     if sheet.rows or not controls:
-        rows, notes = results.parse(sheet, *names, ids, campaign.task, own)
+        if len(targets := campaign.targets) > 1:
+            rows, notes = results.parse_each(sheet, list(targets), id, batch, ids, campaign.task, own)
+        else:
+            rows, notes = results.parse(sheet, id, target, batch, ids, campaign.task, own)
     check_positive(settings, sheet.name, rows, controls)
     return rows, controls, list(notes)
 

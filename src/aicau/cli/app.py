@@ -4,13 +4,16 @@ import errno
 import os
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
 from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
 from aicau.core.files import reason
+
+if TYPE_CHECKING:
+    from aicau.campaign.campaign import Campaign
 
 START = time.perf_counter()  # so that a command can say what it took with its imports
 
@@ -51,6 +54,13 @@ def top(
     ] = False,
 ) -> None:
     """Choose the next batch of experiments when measurements are noisy, unevenly noisy, and noisy together."""
+
+
+def opened(campaign: str, author: str | None = None) -> "Campaign":
+    """The campaign that a verb works on."""
+    from aicau.campaign.campaign import Campaign
+
+    return Campaign.open(campaign, author)
 
 
 def main() -> None:

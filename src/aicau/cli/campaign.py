@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from aicau.cli.app import app
-from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
+from aicau.cli.app import app, opened
+from aicau.cli.options import Author, Control, Edges, Force, Json, Layout, Out, SheetName, Skip, Where
 from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import reason
@@ -17,7 +17,7 @@ from aicau.core.files import reason
 def init(
     campaign: Where,
     candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: one row per candidate")],
-    target: Annotated[list[str], typer.Option(help="What the column of results will be called")],
+    target: Annotated[list[str], typer.Option(help="What the column of results will be called; repeat for several")],
     id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
     batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
     strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
@@ -29,16 +29,17 @@ def init(
     weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
     sheet: SheetName = None,
     skip: Skip = 0,
-    layout: Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")] = None,
-    control: Annotated[
-        list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
-    ] = None,
-    edges: Annotated[bool, typer.Option(help="Use the outermost wells of the plate")] = True,
+    layout: Layout = None,
+    control: Control = None,
+    edges: Edges = True,
     scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Leave candidates in their Parquet file or folder: nothing is copied")
     ] = False,
+    target_weight: Annotated[
+        list[str] | None, typer.Option(help="How much one of several targets counts: NAME=2; repeat")
+    ] = None,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
@@ -50,11 +51,22 @@ def init(
     from aicau.campaign.layout import read_controls
     from aicau.tables.candidates import summary
 
-    if len(target) > 1:
-        names = " and ".join(map(repr, target))
-        raise InputError(f"a campaign has one target, and {names} were named; make a campaign for each of them")
-    settings = (target[0], batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control or []), edges, scale, cost, in_place)
+    settings = (
+        target if len(target) > 1 else target[0],
+        batch,
+        strategy,
+        seed,
+        id,
+        ignore or [],
+        author,
+        task,
+        ensemble,
+        goal,
+        weight,
+        sheet,
+        skip,
+    )
+    plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []), in_place)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,
@@ -70,6 +82,18 @@ def init(
     say(as_json, status | {"understood": understood}, "\n".join(lines))
 
 
+def _weights(words: list[str]) -> dict[str, float]:
+    """From NAME=2, once per target."""
+    found: dict[str, float] = {}
+    for word in words:
+        name, _, number = word.rpartition("=")
+        try:
+            found[name.strip()] = float(number)
+        except ValueError:
+            raise InputError(f"the weight {word!r} cannot be read; write a target and a number, such as a=2") from None
+    return found
+
+
 @app.command()
 def ask(
     campaign: Where,
@@ -81,6 +105,9 @@ def ask(
     replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
     preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
     budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
+    layout: Layout = None,
+    control: Control = None,
+    edges: Edges = True,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -92,12 +119,12 @@ def ask(
     Example: aicau ask screen.db 96 --out plate-1.csv
     """
     check_out(campaign, out, force)
-    with busy("choosing the batch"):
-        from aicau.campaign.campaign import Campaign
+    from aicau.campaign.layout import read_controls
 
-        with Campaign.open(campaign, author) as opened:
-            frame = opened.ask(n, request, goal, weight, replicates, preview, budget)
-            blank = opened.blank_columns()
+    plate = (layout, read_controls(control or []), edges)
+    with busy("choosing the batch"), opened(campaign, author) as found:
+        frame = found.ask(n, request, goal, weight, replicates, preview, budget, *plate)
+        blank = found.blank_columns()
     repeats = int((frame["replicate"] > 1).sum())
     points = int(frame["replicate"].notna().sum())
     wells = f" and {many(len(frame) - points, 'well')} of controls" if len(frame) > points else ""
@@ -128,10 +155,8 @@ def pending(
     Example: aicau pending screen.db --out still-to-measure.csv
     """
     check_out(campaign, out, force)
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        frame, blank = opened.pending(ask), opened.blank_columns()
+    with opened(campaign) as found:
+        frame, blank = found.pending(ask), found.blank_columns()
     written(out, lambda: hand_out(frame, out, force, as_json, f"{out}: {many(len(frame), 'point')}", blank))
 
 
@@ -155,11 +180,10 @@ def tell(
 
     Example: aicau tell screen.db plate-1-results.csv
     """
-    from aicau.campaign.campaign import Campaign
     from aicau.tables.results import summary
 
-    with Campaign.open(campaign, author) as opened:
-        told = opened.tell(results, correct, new or [], sheet, skip)
+    with opened(campaign, author) as found:
+        told = found.tell(results, correct, new or [], sheet, skip)
     after = "aicau pending lists them" if told["pending"] else f"aicau ask {campaign} N, or aicau predict {campaign}"
     notes = (f"note: {words}" for words in told["warnings"])
     say(as_json, told, "\n".join([f"{results}: {summary(told)}", *notes, f"next: {after}"]))
@@ -171,10 +195,8 @@ def status(campaign: Where, as_json: Json = False) -> None:
 
     Example: aicau status screen.db --json
     """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        found = opened.status()
+    with opened(campaign) as one:
+        found = one.status()
     closed = f", {found['excluded']} excluded" if found["excluded"] else ""
     lines: tuple[str, ...] = (
         f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"
@@ -191,8 +213,10 @@ def status(campaign: Where, as_json: Json = False) -> None:
         *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",
     )
-    if found["progress"]:
-        lines += (f"after {found['progress']['measurements']} measurements: {found['progress']['advice']}",)
+    for name, own in found.get("targets", {"": found}).items():
+        if own["progress"]:
+            words = f"after {own['progress']['measurements']} measurements: {own['progress']['advice']}"
+            lines += (f"{name} {words}" if name else words,)
     say(as_json, found, "\n".join(lines))
 
 

@@ -1,21 +1,15 @@
 """The verbs that change a campaign while it runs, and those that list what it holds."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from aicau.cli.app import app
-from aicau.cli.options import Author, Force, Json, Out, SheetName, Skip, Where
+from aicau.cli.app import app, opened
+from aicau.cli.options import Author, Control, Edges, Force, Json, Layout, Out, SheetName, Skip, Where
 from aicau.cli.output import check_out, hand_out, many, say, written
 
 Ids = Annotated[list[str], typer.Argument(help="Ids of candidates")]
-
-
-def opened(campaign: str, author: str | None = None) -> Any:
-    from aicau.campaign.campaign import Campaign
-
-    return Campaign.open(campaign, author)
 
 
 @app.command()
@@ -66,6 +60,17 @@ def include(
 
 
 @app.command()
+def confirm(campaign: Where, ids: Ids, author: Author = None, as_json: Json = False) -> None:
+    """Say that values are right which status points out as unusual.
+
+    Example: aicau confirm screen.db compound-17
+    """
+    with opened(campaign, author) as found:
+        count = found.confirm(ids)
+    say(as_json, {"confirmed": count}, f"{many(count, 'value')} confirmed")
+
+
+@app.command()
 def add(
     campaign: Where,
     candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet, with the columns of the first candidates")],
@@ -108,16 +113,22 @@ def change(
     batch: Annotated[str | None, typer.Option(help="The results' column of what is measured together")] = None,
     goal: Annotated[str | None, typer.Option(help="What counts: map, max, min, above:3.5 or below:3.5")] = None,
     weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
+    layout: Layout = None,
+    control: Control = None,
+    edges: Edges = True,
     author: Author = None,
     as_json: Json = False,
 ) -> None:
-    """Change the strategy or the goal, or give a campaign that began without one a batch column.
+    """Change strategy, goal or plate (none: no plate), or give a campaign that began without one a batch column.
 
     Example: aicau change screen.db --batch plate
     """
+    from aicau.campaign.layout import read_controls
+
     with opened(campaign, author) as found:
-        new = found.change(strategy, batch, goal, weight)
-    words = ", ".join(f"{name} is now {value!r}" for name, value in new.items())
+        new = found.change(strategy, batch, goal, weight, layout, read_controls(control or []), edges)
+    said = {k: f"{len(v['wells'])} wells" if isinstance(v, dict) else repr(v) for k, v in new.items()}
+    words = ", ".join(f"{name} is now {value}" for name, value in said.items())
     again = "; tell the earlier files again: their rows get their batch" if "batch" in new else ""
     say(as_json, new, words + again)
 

@@ -8,6 +8,11 @@ import typer
 Where = Annotated[
     str, typer.Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")
 ]
+Layout = Annotated[str | None, typer.Option(help="The plate: 96, 384 or a CSV file with a column 'well'")]
+Control = Annotated[
+    list[str] | None, typer.Option(help="A control on every plate: NAME=8 wells, or NAME=A01+H12; repeat")
+]
+Edges = Annotated[bool, typer.Option(help="Use the outermost wells of the plate")]
 Author = Annotated[str | None, typer.Option(help="Who does this; default $AICAU_AUTHOR, else the user's name")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a file of that name")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text")]

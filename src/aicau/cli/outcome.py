@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from aicau.cli.app import app
+from aicau.cli.app import app, opened
 from aicau.cli.options import Author, Force, Json, Out, Where
 from aicau.cli.output import busy, check_out, many, plain, say, show, written
 from aicau.core.errors import InputError, StoreError
@@ -28,24 +28,21 @@ def predict(
     Example: aicau predict screen.db --out predictions.csv
     """
     check_out(campaign, out, force)
-    with busy("predicting"):
-        from aicau.campaign.campaign import Campaign
-
-        with Campaign.open(campaign) as opened:
-            if out is not None:
-                written(out, lambda: opened.predict(out, force, details))
-                words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
-                found = {"path": str(out), "candidates": opened.n}
-                say(as_json, found, f"{out}: {many(opened.n, 'candidate')}\n{words}")
-                return
-            for at, table in enumerate(opened.predictions(details)):
-                if not as_json:
-                    show(table, header=at == 0)
-                    continue
-                words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
-                print(("[" if at == 0 else ", ") + words, end="")
-            if as_json:
-                print("]")
+    with busy("predicting"), opened(campaign) as found:
+        if out is not None:
+            written(out, lambda: found.predict(out, force, details))
+            words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
+            made = {"path": str(out), "candidates": found.n}
+            say(as_json, made, f"{out}: {many(found.n, 'candidate')}\n{words}")
+            return
+        for at, table in enumerate(found.predictions(details)):
+            if not as_json:
+                show(table, header=at == 0)
+                continue
+            words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
+            print(("[" if at == 0 else ", ") + words, end="")
+        if as_json:
+            print("]")
 
 
 @app.command()
@@ -60,10 +57,8 @@ def report(
     Example: aicau report screen.db --out report.html
     """
     check_out(campaign, out, force or is_report(out), PAGES)
-    from aicau.campaign.campaign import Campaign
-
-    with busy("writing the report"), Campaign.open(campaign) as opened:
-        written(out, lambda: opened.report(out, force))
+    with busy("writing the report"), opened(campaign) as found:
+        written(out, lambda: found.report(out, force))
     say(as_json, {"path": str(out)}, f"{out}")
 
 
@@ -78,10 +73,8 @@ def export(
 
     Example: aicau export screen.db backup
     """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        files = written(folder, lambda: opened.export(folder, force))
+    with opened(campaign) as found:
+        files = written(folder, lambda: found.export(folder, force))
     say(as_json, {"files": [str(file) for file in files]}, "\n".join(str(file) for file in files))
 
 
@@ -91,14 +84,12 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
 
     Example: aicau doctor screen.db
     """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign) as opened:
-        checks = opened.doctor()
+    with opened(campaign) as found:
+        checks = found.doctor()
     rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
-        raise StoreError(f"{opened.store.where} is damaged; restore it from a copy, or export what can be read")
+        raise StoreError(f"{found.store.where} is damaged; restore it from a copy, or export what can be read")
 
 
 @app.command()
@@ -109,10 +100,8 @@ def compact(campaign: Where, author: Author = None, as_json: Json = False) -> No
 
     Example: aicau compact screen.db
     """
-    from aicau.campaign.campaign import Campaign
-
-    with Campaign.open(campaign, author) as opened:
-        done = opened.compact()
+    with opened(campaign, author) as found:
+        done = found.compact()
     say(as_json, done, f"{many(done['dropped'], 'old model')} dropped, {done['bytes'] / 1e6:.1f} MB")
 
 

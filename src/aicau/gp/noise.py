@@ -21,17 +21,12 @@ import torch
 from torch import Tensor
 
 from aicau import gp
-from aicau.core.observations import Observations
-from aicau.core.pool import Frame
-from aicau.core.runs import by_run, threads
 
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 512  # rows that hyper-parameters are fitted on
-FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
-EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
 
 
 def process(features: int, fades: bool = True) -> gp.Process:
@@ -145,158 +140,6 @@ def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)
     return ((y - mean) ** 2 / variance).clamp_max(25.0)
 
 
-@dataclass(frozen=True)
-class PlateEffects:
-    """What the batches (plates, days) of one run added to their measurements, in the unit of the measurements."""
-
-    variance: float  # σ_b²
-    interval: tuple[float, float]  # 95%, of σ_b²
-    batches: Tensor  # (b,) ids, ascending
-    shift: Tensor  # (b,) estimated effect of each batch
-    error: Tensor  # (b,) its standard error
-
-    def of(self, batch: Tensor) -> Tensor:  # (l,) -> (l,)
-        """The effect on each row; 0 for a batch that was not estimated."""
-        place = torch.searchsorted(self.batches, batch).clamp_max(len(self.batches) - 1)
-        return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
-
-
-@dataclass(frozen=True)
-class Controls:
-    """Measurements of references that stand on several batches, (k,) each; none of them is a candidate.
-
-    Each is a point of its own, far from all others, with its own mean: it says how far its batch is shifted.
-    """
-
-    name: Tensor  # numbers of the references
-    y: Tensor
-    batch: Tensor
-
-    def join(
-        self,
-        x: Tensor,  # (runs, l, p)
-        y: Tensor,  # (runs, l)
-        batch: Tensor,  # (runs, l)
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows of candidates with those of controls behind them."""
-        centred = self.y.clone()
-        for one in self.name.unique():
-            mine = self.name == one
-            # The mean of the means of its batches: a batch with many wells does not pull it to its own shift.
-            means = [self.y[mine & (self.batch == b)].mean() for b in self.batch[mine].unique()]
-            centred[mine] -= torch.stack(means).mean()
-        far = (FAR * (1 + self.name.to(x)))[:, None].expand(-1, x.shape[-1])
-        far, own, plates = (part.expand(len(y), *part.shape) for part in (far, centred.to(y), self.batch))
-        own = own + y.mean(-1, keepdim=True)
-        return torch.cat([x, far], 1), torch.cat([y, own], 1), torch.cat([batch, plates], 1)
-
-
-def plate_effects(
-    x: Tensor,  # (l, p)
-    y: Tensor,  # (l,)
-    batch: Tensor,  # (l,)
-    counts: Tensor | None = None,  # (l,)
-    controls: Controls | None = None,
-) -> PlateEffects:
-    """Estimate the shift of every batch and the variance between batches by REML.
-
-    Parameters
-    ----------
-    x : Tensor, shape (l, p)
-        Standardised features of each measurement.
-    y : Tensor, shape (l,)
-        Measurements, replicates in rows of their own.
-    batch : Tensor, shape (l,)
-        Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
-    counts : Tensor, shape (l,), optional
-        How many measurements a row is the mean of; 1 if not given.
-    controls : Controls, optional
-        References that stand on the same batches.
-
-    Returns
-    -------
-    PlateEffects
-        Variance between batches with its 95% interval, and per batch the shift (the best linear unbiased prediction)
-        with its standard error. All are 0 where fewer than two batches are known: a single one cannot be compared.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.gp import noise
-    >>> x = torch.linspace(-1, 1, 40).double()[:, None]
-    >>> batch = torch.arange(40) % 4
-    >>> found = noise.plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
-    >>> [round(float(shift)) for shift in found.shift - found.shift[0]]
-    [0, 1, 2, 3]
-    """
-    known = (batch >= 0).nonzero()[:, 0]
-    some = known[torch.linspace(0, max(0, len(known) - 1), min(len(known), EFFECT_ROWS)).long()]
-    names = batch[some].unique()
-    if len(names) < 2:
-        return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
-    rows = x[some].double()[None], y[some].double()[None], batch[some][None]
-    weight = None if counts is None else counts[some][None].to(rows[1])
-    if controls is not None:
-        rows = controls.join(*rows)
-        weight = None if weight is None else torch.cat([weight, weight.new_ones(1, len(controls.y))], 1)
-    with threads(1):
-        fitted = fit(*rows, weight, fades=False)
-    shift, error = (part[0] for part in fitted.posterior.batch_shift())
-    row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
-    return PlateEffects(float(fitted.shared[0]), interval(fitted), names, shift[row], error[row])
-
-
-def without_plates(
-    x: Tensor,  # (n, d)
-    observations: Observations,  # (..., l)
-    controls: Controls | None = None,
-) -> tuple[Tensor, Tensor]:  # (..., l), (...)
-    """Measurements with the shift of their batch taken out, and the variance between batches; for any number of runs.
-
-    The same estimate as `plate_effects`, from at most `EFFECT_ROWS` rows, evenly spaced: some rows are enough to know
-    a batch. Controls see the shift of their batch, too.
-    """
-    o, frame = observations, Frame.of(x)
-
-    def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
-        if not several(batch):
-            return torch.zeros_like(y), torch.zeros_like(y[:, 0])
-        some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
-        rows = frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some]
-        fitted = fit(*(rows if controls is None else controls.join(*rows)), fades=False)
-        same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
-        shift = fitted.shift.gather(-1, same.int().argmax(-1))
-        return torch.where(same.any(-1), shift, 0.0), fitted.shared
-
-    shift, shared = by_run(shifts, o.index, o.y, o.batch, lead=o.y.ndim - 1)
-    return o.y - shift, shared
-
-
 def several(batch: Tensor) -> bool:  # (..., l)
     """Whether there is more than one batch to tell apart."""
     return bool((batch != batch[..., :1]).any())
-
-
-def interval(fitted: Fitted) -> tuple[float, float]:
-    """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
-    posterior = fitted.posterior
-    at = 1 + posterior.rows.x.shape[-1] + 1
-    settings = process(posterior.rows.x.shape[-1], posterior.rows.fades)
-    count = posterior.theta.shape[-1]
-    step = 1e-3
-    moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)
-    columns = [
-        settings.objective(posterior.theta + move, posterior.rows)[1][0]
-        - settings.objective(posterior.theta - move, posterior.rows)[1][0]
-        for move in moves
-    ]
-    curvature = torch.stack(columns) / (2 * step)
-    curvature = 0.5 * (curvature + curvature.mT)
-    values, vectors = torch.linalg.eigh(curvature)
-    # Flat or falling directions (a parameter at its bound) carry no information: let them be wide.
-    spread = float(((vectors[at] ** 2) / values.clamp_min(1e-2)).sum().sqrt())
-    scale, centre = float(posterior.scale[0]) ** 2, float(posterior.theta[0, at])
-    absent = math.exp(centre) < 10 * gp.BATCH_BOUNDS[0]
-    low = 0.0 if absent else math.exp(centre - 1.96 * spread) * scale
-    high = math.exp(min(centre + 1.96 * spread, math.log(gp.BATCH_BOUNDS[1]))) * scale
-    return low, high

@@ -18,7 +18,6 @@ class Round:
 
     round: int
     measurements: int
-    out_of_fold: float | None
     epistemic: float
     bias: float  # the square of it for values
     aleatoric: float
@@ -96,7 +95,6 @@ class Contents:
     date: str
     next_step: str
     titles: dict[str, list[str]]  # of points of figures, by the id of their group
-    unusual: list[dict[str, Any]]  # measurements far from what was predicted
     measured: dict[str, list[str]]  # by id
     predicted: dict[str, str]  # of the last batch, by id
     plates: tuple[Plate, ...] = ()

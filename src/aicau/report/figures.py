@@ -6,11 +6,10 @@ page's style sheet gives them font and colour; it also colours what has the grou
 """
 
 import io
-import re
 import warnings
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 import numpy as np
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
 
+SVG = "{http://www.w3.org/2000/svg}"
+ElementTree.register_namespace("", SVG[1:-1])
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 BLUE, ORANGE, GREEN, GREY = "#2878BD", "#D9650F", "#1A9E77", "#98A1B0"
 CLASSES = (BLUE, ORANGE, GREEN, "#C9709F", "#C99A12", "#4FA9DC", "#8A62AD", "#A6761D", "#6B7486", "#86A832")
 MOST_BATCHES = 40  # drawn; the newest
@@ -75,24 +77,12 @@ def _svg(made: Figure, name: str, contents: Contents) -> str:
             artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
         out = io.StringIO()
         made.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
-    text = out.getvalue()
-    text = text[text.index("<svg") :]
+    drawing = ElementTree.fromstring(out.getvalue())
     for group, titles in contents.titles.items():
-        text = _titled(text, f'id="{name}-{group}-', titles)
-    return text
-
-
-def _titled(text: str, mark: str, titles: Sequence[str]) -> str:
-    """A title inside each marker of a group of points, in their order."""
-    if (start := text.find(mark)) < 0:
-        return text
-    end = text.index("</g>\n   </g>", start) if "</g>\n   </g>" in text[start:] else len(text)
-    rest = iter(titles)
-
-    def add(found: "re.Match[str]") -> str:
-        return f"{found[1]}><title>{escape(next(rest, ''))}</title></use>"
-
-    return text[:start] + re.sub(r"(<use [^>]*?)/>", add, text[start:end]) + text[end:]
+        for points in (one for one in drawing.iter(f"{SVG}g") if one.get("id", "").startswith(f"{name}-{group}-")):
+            for mark, title in zip(points.iter(f"{SVG}use"), titles, strict=False):  # in their order
+                ElementTree.SubElement(mark, f"{SVG}title").text = title
+    return ElementTree.tostring(drawing, encoding="unicode")
 
 
 def _short(name: str, most: int = 36) -> str:
@@ -188,7 +178,9 @@ def noise(axes: "Axes", contents: Contents) -> None:
     if not found.replicates:
         return
     mean, sd, count = (np.array(column) for column in zip(*found.replicates, strict=True))
-    axes.scatter(mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.6, linewidths=0, label="candidates")
+    axes.scatter(
+        mean, sd, s=14 + 6 * np.minimum(count, 8), color=BLUE, alpha=0.8, linewidths=0, zorder=3, label="candidates"
+    )
     if found.dispersion is None:
         axes.axhline(found.sd, color=ORANGE, label="pooled")
         axes.scatter(mean, found.predicted, s=60, marker="_", color=GREY, label="predicted")

@@ -16,7 +16,7 @@ from aicau.campaign.model import Model
 from aicau.campaign.rows import Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
-from aicau.gp import noise
+from aicau.gp.plates import plate_effects
 from aicau.prediction import Check
 from aicau.report import figures, platemap
 from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
@@ -25,7 +25,6 @@ from aicau.store import Moment
 MOST_DRAWN = 4000  # candidates on the map
 GROUP = 12  # stated probabilities behind a point of the calibration
 APART = 0.8  # share of candidates with a place of their own below which points are moved apart
-UNUSUAL, MOST_UNUSUAL, LEAST_USUAL = 6.0, 20, 8  # robust standard deviations; rows listed; measurements it takes
 _KEPT: "WeakKeyDictionary[Campaign, tuple[Any, Contents]]" = WeakKeyDictionary()
 
 
@@ -83,8 +82,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         date=status["changed"][:16].replace("T", " "),
         next_step=_next_step(name, status),
         titles=titles,
-        unusual=_unusual(moment, model, noise, names) if model is not None and campaign.task == "regression" else [],
-        plates=platemap.draw(campaign) if campaign.settings.get("layout") else (),
+        plates=platemap.draw(campaign) if campaign.layouts() else (),
         predicted=_predicted(names, frame, model),
         measured={names[at]: own for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
@@ -121,22 +119,6 @@ def _next_step(name: str, status: dict[str, Any]) -> str:
     return f"Ask for the next batch: aicau ask {name} {status['last_size'] or 8}"
 
 
-def _unusual(moment: Moment, model: Model, noise: Noise, names: dict[int, str]) -> list[dict[str, Any]]:
-    """Measurements that are far from the model even after the shift of their batch: by robust standard deviations."""
-    if len(moment.rows) < LEAST_USUAL:
-        return []
-    said = model.predict([row.candidate for row in moment.rows])
-    shift = {batch.name: batch.shift for batch in noise.batches}
-    unit = np.log if model.log else np.asarray
-    moved = np.array([shift.get(row.batch, 0.0) for row in moment.rows])
-    off = unit(np.array([row.value for row in moment.rows])) - moved - unit(said.columns()["mean"])
-    off -= np.median(off)
-    scale = max(1.4826 * float(np.median(np.abs(off))), 1e-300)
-    rows = [(abs(one) / scale, row) for one, row in zip(off.tolist(), moment.rows, strict=True)]
-    worst = sorted((one for one in rows if one[0] > UNUSUAL), key=lambda one: -one[0])[:MOST_UNUSUAL]
-    return [{"id": names[row.candidate], "value": row.value, "batch": row.batch or "", "z": z} for z, row in worst]
-
-
 def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check]]:
     """The model of every round, and what was measured next against it."""
     bases = campaign.models.rounds()
@@ -152,7 +134,7 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
             said = model.predict([row.candidate for row in new])
             checks.append(said.check([row.value if row.label is None else row.label for row in new]))
         f = model.figures
-        rounds.append(Round(number, f.measurements, f.error, f.epistemic, f.bias, f.aleatoric))
+        rounds.append(Round(number, f.measurements, f.epistemic, f.bias, f.aleatoric))
     return rounds, checks
 
 
@@ -215,7 +197,7 @@ def _noise(told: Told, model: Model) -> Noise:
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
-        effects = noise.plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
+        effects = plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
         rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
         batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]

@@ -1,5 +1,7 @@
 """A campaign's report as one HTML file: figures as SVG inside it, no network, no script."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,17 +12,30 @@ from aicau.core.errors import InputError
 from aicau.report.data import Contents
 
 
-def render(contents: Contents) -> str:
-    """Return the whole page. Every name, label and id in it is escaped."""
+def render(contents: Contents, *others: Contents, status: dict[str, Any] | None = None) -> str:
+    """Return the whole page, of one target or of several; `status` is that of the campaign, of all targets.
+
+    Every name, label and id in it is escaped.
+    """
+    every = (contents, *others)
     if not contents.status["asks"] and not contents.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     from aicau.report import figures
 
     template = environment("aicau.report").get_template("report.html.j2")
-    columns, rows = last_batch(contents)
-    return template.render(
-        contents=contents, figures=figures.draw(contents), columns=columns, rows=rows, version=aicau.__version__
-    )
+    columns, rows = last_batch(contents if not others else _together(every))
+    drawn = [(one, figures.draw(one)) for one in every]
+    about = {"contents": contents, "every": drawn, "status": status or contents.status}
+    return template.render(**about, columns=columns, rows=rows, version=aicau.__version__)
+
+
+def _together(every: Sequence[Contents]) -> Contents:
+    """What was measured and is predicted of the last batch, target by target."""
+    ids = {id for one in every for id in (*one.measured, *one.predicted)}
+    named = [(one.settings["target"], one) for one in every]
+    measured = {id: [f"{name} {', '.join(o.measured[id])}" for name, o in named if id in o.measured] for id in ids}
+    predicted = {id: "; ".join(f"{name} {o.predicted[id]}" for name, o in named if id in o.predicted) for id in ids}
+    return replace(every[0], measured=measured, predicted=predicted)
 
 
 def environment(*packages: str) -> Environment:

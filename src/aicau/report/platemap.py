@@ -38,12 +38,12 @@ class Plate:
 
 def draw(campaign: Campaign) -> tuple[Plate, ...]:
     """The newest plates, the last first."""
-    layout, table = campaign.settings["layout"], campaign.plates()
+    table, every = campaign.plates(), campaign.layouts()
     values = pd.to_numeric(table.measured, errors="coerce").where(table.state != "control")
     low, high = values.min(), values.max()
     drawn = []
     for ask in sorted(table.ask.unique())[: -MOST_PLATES - 1 : -1]:
-        wells = []
+        wells, layout = [], every[ask]
         for row in table[table.ask == ask].itertuples():
             at, column = layouts.place(row.well)
             number = pd.to_numeric(row.measured, errors="coerce")

@@ -47,6 +47,16 @@ def void(session: Session) -> set[int]:
     return {number for row, detail in changes(session, "untell") for number in (row.reference, detail["tell"])}
 
 
+def answers(session: Session) -> dict[tuple[int, int], dict[str, str]]:
+    """What was told of each proposed point (ask, position), target by target; nothing where there is one target."""
+    found: dict[tuple[int, int], dict[str, str]] = {}
+    gone = void(session) if len(session.targets) > 1 else set()
+    for row, detail in changes(session, "tell") if len(session.targets) > 1 else ():
+        for ask, position, target, status in () if row.reference in gone else detail.get("answers", ()):
+            found.setdefault((ask, position), {})[target] = status
+    return found
+
+
 def renamed(session: Session) -> dict[str, str]:
     """Names of batches that are no longer used, and what each is called now."""
     found: dict[str, str] = {}
@@ -101,6 +111,27 @@ def include(session: Session, candidates: dict[int, str], reason: str, author: s
     return len(candidates)
 
 
+def suspects(session: Session) -> dict[int, tuple[float, int]]:
+    """Measurements far from what was known that nobody confirmed: what was expected, and the tell of each."""
+    found: dict[int, tuple[float, int]] = {}
+    for row, detail in changes(session, "tell", "confirm"):
+        found |= {number: (expected, row.reference) for number, expected in detail.get("suspects", ())}
+        for number in detail.get("confirmed", ()):
+            found.pop(number, None)
+    return found
+
+
+def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
+    """Values that were pointed out and are right: how many."""
+    far = suspects(session)
+    rows = [row for row in session.measurements() if row.id in far and row.candidate in candidates]
+    for candidate, name in candidates.items():
+        if candidate not in {row.candidate for row in rows}:
+            raise InputError(f"no value of {shown(name)} is pointed out as unusual; nothing was changed")
+    session.event("confirm", author, None, ids=sorted(candidates.values()), confirmed=[row.id for row in rows])
+    return len(rows)
+
+
 def change(session: Session, new: dict[str, Any], author: str) -> None:
     """Other settings from now on."""
     _number(session, "change", author, [], settings=new)
@@ -129,7 +160,7 @@ def rename(session: Session, old: str, new: str, author: str) -> int:
     again = [_again(row)._replace(batch=new) for row in moved]
     identity.check_names("batch", again, {row.batch for row in rows} - {None, old}, {}, ())
     try:
-        found = identity.known(again, there, Counter({row.candidate: len(rows) * row.repeats for row in moved}))
+        found = identity.known(again, there, Counter({row.waits: len(rows) * row.repeats for row in again}))
     except InputError:
         raise InputError(
             f"{old!r} and {new!r} both have a replicate of one number and candidate, with different values; correct"
@@ -157,7 +188,8 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     number = _number(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
     waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
-    answered = {tuple(key) for key in json.loads(event.detail).get("answered", ())}
+    detail = json.loads(event.detail)
+    answered = {(ask, position) for ask, position, *_ in detail.get("answers", detail.get("answered", ()))}
     again = [row for row in session.proposals() if (row.ask, row.position) in answered]
     keys = [(row.ask, row.position) for row in again if row.candidate not in waiting]
     session.move(keys, PENDING)
@@ -173,7 +205,8 @@ def _now(row: Any, rows: Sequence[Any], taken: dict[int, int]) -> Any:
 
 
 def _again(row: Any) -> Measurement:
-    return Measurement(row.candidate, row.value, row.sem, row.repeats, row.batch, row.replicate, row.id, row.label)
+    own = (row.candidate, row.value, row.sem, row.repeats, row.batch, row.replicate, row.id, row.label, row.target)
+    return Measurement(*own)
 
 
 def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:

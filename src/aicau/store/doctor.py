@@ -108,7 +108,7 @@ def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
     ]
     for row in rows:
         found = [part for part in (row.value, row.label) if part is not None]
-        fits = len(found) == (row.status == "ok")
+        fits = len(found) == (row.status == "ok") and row.target in session.targets
         if not 0 <= row.candidate < settings["candidates"] or not fits:
             result = " and ".join(map(repr, found)) or "no result"
             wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {result}")

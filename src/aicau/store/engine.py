@@ -71,7 +71,8 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
         arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
         try:
             shown = url.difference_update_query(list(secret))
-            return create_engine(shown, connect_args=arguments, pool_size=1, max_overflow=4, pool_timeout=wait)
+            pool = {"pool_size": 1, "max_overflow": 4, "pool_timeout": wait}
+            return create_engine(shown, connect_args=arguments, paramstyle="format", **pool)  # rows are tuples
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
     path = Path(str(url.database)).resolve()

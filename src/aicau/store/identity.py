@@ -1,4 +1,4 @@
-"""Which rows of a file are known already. A measurement is known by its id, batch, replicate and value.
+"""Which rows of a file are known already. A measurement is known by its id, target, batch, replicate and value.
 
 Status, standard error and count are part of the value; a number is compared by its first 15 digits, as many as a
 spreadsheet keeps. Rows without a replicate number are compared as a set: two equal ones in a file are two measurements,
@@ -30,10 +30,16 @@ class Measurement(NamedTuple):
     replicate: int | None = None
     line: int = 0
     label: str | None = None  # the class, where classes are measured
+    target: str = ""  # which, in a campaign with several
 
     @property
     def status(self) -> str:
         return FAILED if self.value is None and self.label is None else "ok"
+
+    @property
+    def waits(self) -> tuple[int, str]:
+        """What a pending point waits for: a result of a candidate and target."""
+        return self.candidate, self.target
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,8 @@ class Compared:
     replaced: list[Any]  # rows of the store that give way
 
 
-def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[int]) -> Compared:
-    """Rows that are new beside all that is stored; `waiting` are pending points of each candidate."""
+def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[tuple[int, str]]) -> Compared:
+    """Rows that are new beside all that is stored; `waiting` counts pending points by `Measurement.waits`."""
     new: list[Measurement] = []
     matched: list[Any] = []
     doubtful: list[tuple[Measurement, str]] = []
@@ -54,7 +60,7 @@ def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[i
     groups = _groups(stored)
     for key, some in _groups(rows).items():
         some = _once(some)
-        if key[1] and (loose := groups.get((key[0], ""))):
+        if key[1] and (loose := groups.get((key[0], "", key[2]))):
             some = _place(some, groups.get(key, []), loose, new, matched, replaced)
         if key in groups:
             _compare(some, groups[key], new, matched, doubtful)
@@ -62,13 +68,13 @@ def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[i
             new += some
     left = Counter(waiting)
     for row in new:
-        left[row.candidate] -= row.repeats
+        left[row.waits] -= row.repeats
     for old in replaced:
-        left[old.candidate] += old.repeats
+        left[old.candidate, old.target] += old.repeats
     for row, words in doubtful:
-        if left[row.candidate] <= 0:
+        if left[row.waits] <= 0:
             raise InputError(words)
-        left[row.candidate] -= row.repeats
+        left[row.waits] -= row.repeats
         new.append(row)
     return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
 
@@ -196,10 +202,10 @@ def by_chance(row: Measurement) -> bool:
     return row.value is None or row.value % 1 == 0
 
 
-def _groups(rows: Iterable[Any]) -> dict[tuple[int, str], list[Any]]:
-    found: dict[tuple[int, str], list[Any]] = defaultdict(list)
+def _groups(rows: Iterable[Any]) -> dict[tuple[int, str, str], list[Any]]:
+    found: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
     for row in rows:
-        found[row.candidate, (row.batch or "").strip()].append(row)
+        found[row.candidate, (row.batch or "").strip(), row.target].append(row)
     return found
 
 
@@ -227,7 +233,8 @@ def _once(rows: list[Measurement]) -> list[Measurement]:
 
 
 def _says(row: Measurement, old: Any) -> str:
-    return f"row {row.line} says {_shown(row)}, and {_shown(old)} is known for the same id and batch"
+    where = f", {row.target}," if row.target else ""
+    return f"row {row.line}{where} says {_shown(row)}, and {_shown(old)} is known for the same id and batch"
 
 
 def _shown(row: Any) -> str:

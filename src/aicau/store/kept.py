@@ -3,12 +3,16 @@
 import hashlib
 import json
 from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from safetensors import SafetensorError, deserialize
+from safetensors.numpy import load, save
 from sqlalchemy import Connection, Row, Table, delete, exc, func, select, update
 
 from aicau.store.schema import models
+
+TAB = "\t"  # between the names of a target and of its tensor
 
 
 def model_digest(tensors: bytes, info: str) -> str:
@@ -19,23 +23,19 @@ class Kept:
     """The verbs of a session that are about models."""
 
     connection: Connection
+    target: str
 
     def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
         """Whole rows in the order of the table's columns, by the driver's own executemany."""
         if rows:
-            columns = ", ".join(table.columns.keys())
-            marks = ", ".join([self.mark] * len(table.columns))
-            self.connection.exec_driver_sql(f"INSERT INTO {table.name} ({columns}) VALUES ({marks})", list(rows))
-
-    @property
-    def mark(self) -> str:
-        """Where the driver puts a value into a statement."""
-        return "?" if self.connection.dialect.name == "sqlite" else "%s"
+            self.connection.exec_driver_sql(str(table.insert().compile(self.connection.engine)), list(rows))
 
     def model(self, basis: int) -> Row[Any] | None:
         """None where none was kept, its tensors were dropped, or it is not what was kept."""
         row = self._model(basis)
-        return row if row is not None and row.tensors else None
+        if row is None or not row.tensors:
+            return None
+        return row if not self.target else _part(row, self.target)
 
     def _model(self, basis: int) -> Row[Any] | None:
         try:
@@ -68,8 +68,15 @@ class Kept:
         for basis, round, _ in self.model_rounds():
             try:
                 info = self.connection.execute(select(models.c.info).where(models.c.basis == basis)).scalar_one()
-                found.append((basis, round, json.loads(info).get("figures", {})))
-            except (exc.DBAPIError, AttributeError, TypeError, ValueError):  # damaged: it is fitted again when needed
+                own = json.loads(info) if not self.target else json.loads(info)["targets"].get(self.target, {})
+                found.append((basis, round, own.get("figures", {})))
+            except (
+                exc.DBAPIError,
+                AttributeError,
+                LookupError,
+                TypeError,
+                ValueError,
+            ):  # damaged: it is fitted again when needed
                 continue
         return found
 
@@ -77,6 +84,8 @@ class Kept:
         """Kept once: the model of a history is a function of it. One of another format is replaced."""
         kept = self.model(basis)
         if kept is None or json.loads(kept.info).get("format") != json.loads(info).get("format"):
+            if self.target:
+                tensors, info = _beside(self._model(basis), self.target, tensors, info)
             self.connection.execute(delete(models).where(models.c.basis == basis))
             self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
 
@@ -94,3 +103,22 @@ class Kept:
                 continue
             dropped, freed = dropped + 1, freed + size
         return dropped, freed
+
+
+def _part(row: Row[Any], target: str) -> Any:
+    """The model of one of several targets; None where it was not fitted."""
+    info = json.loads(row.info)["targets"].get(target)
+    names = ((name.rpartition(TAB), part) for name, part in load(bytes(row.tensors)).items())
+    own = {name: part for (whose, _, name), part in names if whose == target}
+    return None if info is None else SimpleNamespace(tensors=save(own), info=json.dumps(info, sort_keys=True))
+
+
+def _beside(row: Row[Any] | None, target: str, tensors: bytes, info: str) -> tuple[bytes, str]:
+    """A model beside those of other targets that were kept after the same tells."""
+    parts = {f"{target}{TAB}{name}": part for name, part in load(tensors).items()}
+    infos = {target: json.loads(info)}
+    if row is not None and row.tensors:
+        old = load(bytes(row.tensors)).items()
+        parts |= {name: part for name, part in old if name.rpartition(TAB)[0] != target}
+        infos = json.loads(row.info)["targets"] | infos
+    return save(parts), json.dumps({"targets": infos}, sort_keys=True)

@@ -5,7 +5,6 @@ on a logarithmic scale, so that a skewed target alone is no alarm), with the rep
 was predicted when its candidate was asked for. It is pointed out when every comparison that can be made calls it far.
 """
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from aicau.store.identity import Measurement
+from aicau.store.session import numbers_of
 
 FAR = 8.0  # robust standard deviations from all values, from replicates and from the prediction
 FEWEST = 8  # values, or differences between replicates, that say what is usual
@@ -26,27 +26,27 @@ class Suspect(NamedTuple):
     sentence: str
 
 
-def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[Any]) -> list[Suspect]:
-    """Suspects among new rows, beside current rows that were told before and the points that wait for a value."""
+def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[Any], target: str = "") -> list[Suspect]:
+    """Suspects among new rows of a target, beside current rows told before and the points that wait for a value."""
     before: dict[int, list[float]] = defaultdict(list)
     for row in told:
-        if row.value is not None:
+        if row.value is not None and row.target == target:
             before[row.candidate].append(row.value)
     values = [value for some in before.values() for value in some]
-    values += [row.value for row in new if row.value is not None]
+    values += [row.value for row in new if row.value is not None and row.target == target]
     if len(values) < FEWEST:
         return []
-    predicted = _predicted(proposals)
+    predicted = _predicted(proposals, target)
     own: dict[int, list[float]] = defaultdict(list)
     for row in new:
-        if row.value is not None:
+        if row.value is not None and row.target == target:
             own[row.candidate].append(row.value)
     together = {c: before[c] + own[c] for c in {*before, *own}}
     scatter = _scatter(together.values())
     far = _far(values)
     found = []
     for place, row in enumerate(new):
-        if row.value is None or not far(row.value):
+        if row.value is None or row.target != target or not far(row.value):
             continue
         expected = median(values)
         others = list(together[row.candidate])
@@ -59,7 +59,8 @@ def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[An
             expected, deviation = predicted[row.candidate]
             if abs(row.value - expected) <= FAR * deviation:
                 continue
-        words = f"row {row.line}: {row.value:.6g} is far from what is known (about {expected:.3g}); it is stored;"
+        what = f"{target} {row.value:.6g}" if target else f"{row.value:.6g}"
+        words = f"row {row.line}: {what} is far from what is known (about {expected:.3g}); it is stored;"
         found.append(Suspect(place, expected, f"{words} is it a slip? replace it with --correct"))
     return found
 
@@ -101,11 +102,11 @@ def _scatter(groups: Iterable[Sequence[float]]) -> float | None:
     return None if len(away) < FEWEST or median(away) == 0.0 else 2.0 * median(away)
 
 
-def _predicted(proposals: Iterable[Any]) -> dict[int, tuple[float, float]]:
+def _predicted(proposals: Iterable[Any], target: str) -> dict[int, tuple[float, float]]:
     """Prediction and standard deviation of a new measurement of points that wait, as `ask` computed them."""
     found = {}
     for row in proposals:
-        numbers = json.loads(row.numbers)
+        numbers = numbers_of(row, target)
         try:
             middle, low, high = (float(numbers[name]) for name in ("prediction", "new_low", "new_high"))
         except (KeyError, TypeError, ValueError):

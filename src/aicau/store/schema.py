@@ -13,9 +13,7 @@ Numbers of rows are given out by the writer that holds the lock, one after anoth
 same numbers on every database.
 """
 
-from collections.abc import Callable
-
-from sqlalchemy import Column, Connection, Double, Index, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
 FORMAT = "aicau campaign"
 
@@ -74,6 +72,7 @@ measurements = Table(
     Column("replicate", Integer),
     Column("superseded_by", Integer),
     Column("label", Text),  # in place of a value where classes are measured
+    Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
 events = Table(
     "events",
@@ -98,44 +97,16 @@ Index("proposals_by_status", proposals.c.status)
 Index("tells_by_digest", tells.c.digest)
 Index("events_by_kind", events.c.kind)
 
-
-def _first_tables(connection: Connection) -> None:
-    blob = "BYTEA" if connection.dialect.name == "postgresql" else "BLOB"
-    for statement in (
-        "CREATE TABLE meta (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)",
-        f"CREATE TABLE chunks (number INTEGER NOT NULL PRIMARY KEY, size INTEGER NOT NULL, digest TEXT NOT NULL,"
-        f" ids {blob} NOT NULL, features {blob} NOT NULL)",
-        "CREATE TABLE asks (id INTEGER NOT NULL PRIMARY KEY, request TEXT UNIQUE, round INTEGER NOT NULL,"
-        " basis INTEGER NOT NULL, size INTEGER NOT NULL, strategy TEXT NOT NULL)",
-        "CREATE TABLE proposals (ask INTEGER NOT NULL, position INTEGER NOT NULL, candidate INTEGER NOT NULL,"
-        " replicate INTEGER NOT NULL, status TEXT NOT NULL, why TEXT NOT NULL, numbers TEXT NOT NULL,"
-        " PRIMARY KEY (ask, position))",
-        "CREATE TABLE tells (id INTEGER NOT NULL PRIMARY KEY, digest TEXT NOT NULL, rows INTEGER NOT NULL,"
-        " correct INTEGER NOT NULL)",
-        "CREATE TABLE measurements (id INTEGER NOT NULL PRIMARY KEY, tell INTEGER NOT NULL, candidate INTEGER NOT NULL,"
-        " status TEXT NOT NULL, value DOUBLE PRECISION, sem DOUBLE PRECISION, repeats INTEGER NOT NULL, batch TEXT,"
-        " replicate INTEGER, superseded_by INTEGER)",
-        "CREATE TABLE events (id INTEGER NOT NULL PRIMARY KEY, time TEXT NOT NULL, author TEXT NOT NULL,"
-        " kind TEXT NOT NULL, reference INTEGER, detail TEXT NOT NULL)",
-        f"CREATE TABLE models (basis INTEGER NOT NULL PRIMARY KEY, round INTEGER NOT NULL, tensors {blob} NOT NULL,"
-        " info TEXT NOT NULL)",
-        "CREATE INDEX proposals_by_status ON proposals (status)",
-        "CREATE INDEX tells_by_digest ON tells (digest)",
-    ):
-        connection.exec_driver_sql(statement)
+# Append only: a step that a campaign somewhere has taken is never changed. Files of version 1 took none of them; a new
+# file has the tables above and the last version. A new column stands last in its table, where a step puts it, too.
+MIGRATIONS = [
+    "ALTER TABLE measurements ADD COLUMN label TEXT",
+    "ALTER TABLE models ADD COLUMN digest TEXT",
+    "CREATE INDEX IF NOT EXISTS events_by_kind ON events (kind)",
+    "ALTER TABLE measurements ADD COLUMN target TEXT NOT NULL DEFAULT ''",
+]
 
 
-def _labels(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE measurements ADD COLUMN label TEXT")
-
-
-def _digests(connection: Connection) -> None:
-    connection.exec_driver_sql("ALTER TABLE models ADD COLUMN digest TEXT")
-
-
-def _changes(connection: Connection) -> None:
-    connection.exec_driver_sql("CREATE INDEX IF NOT EXISTS events_by_kind ON events (kind)")
-
-
-# Append only: a step that a campaign somewhere has taken is never changed. The version of a file is how many it took.
-MIGRATIONS: list[Callable[[Connection], None]] = [_first_tables, _labels, _digests, _changes]
+def version() -> int:
+    """Of the tables above."""
+    return 1 + len(MIGRATIONS)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Table, func, select, update
+from sqlalchemy import Column, Connection, Row, Select, Table, bindparam, func, select, update
 
 from aicau.core.errors import InputError, shown
 from aicau.store import identity, inplace
@@ -17,11 +17,19 @@ from aicau.store.schema import asks, chunks, events, measurements, meta, proposa
 PENDING, COMPLETED, FAILED, ABANDONED = "pending", "completed", identity.FAILED, "abandoned"
 
 
+def numbers_of(proposal: Any, target: str) -> dict[str, Any]:
+    """The numbers behind a proposed point; of several targets with those of one."""
+    found: dict[str, Any] = json.loads(proposal.numbers)
+    return found | found.get("of", {}).get(target, {})
+
+
 @dataclass(frozen=True)
 class Session(Kept):
     """The verbs of one transaction. It ends with the `with` that gave it."""
 
     connection: Connection
+    target: str = ""  # only measurements and models of this one of several targets; all where it is empty
+    targets: tuple[str, ...] = ("",)  # of the campaign: the names of several
 
     def number(self, column: Column[Any]) -> int:
         """The largest number given out so far; 0 for none."""
@@ -97,11 +105,12 @@ class Session(Kept):
         basis: int,
         strategy: str,
         author: str,
+        **detail: Any,
     ) -> int:
         ask = self.number(asks.c.id) + 1
         self.insert(asks, [(ask, request, round, basis, len(rows), strategy)])
         self.insert(proposals, [(ask, at, row[0], row[1], PENDING, *row[2:]) for at, row in enumerate(rows)])
-        self.event("ask", author, ask, request=request, round=round, size=len(rows))
+        self.event("ask", author, ask, request=request, round=round, size=len(rows), **detail)
         return ask
 
     def abandon(self, candidates: dict[int, str], author: str) -> int:
@@ -121,9 +130,10 @@ class Session(Kept):
 
     def move(self, keys: Sequence[tuple[int, int]], status: str) -> None:
         """Proposals (ask, position) into another state."""
-        statement = f"UPDATE proposals SET status = {self.mark} WHERE ask = {self.mark} AND position = {self.mark}"
+        one = (proposals.c.ask == bindparam("one")) & (proposals.c.position == bindparam("place"))
         if keys:
-            self.connection.exec_driver_sql(statement, [(status, *key) for key in keys])
+            statement = update(proposals).where(one).values(status=status)
+            self.connection.execute(statement, [{"one": ask, "place": place} for ask, place in keys])
 
     # Telling
 
@@ -137,7 +147,10 @@ class Session(Kept):
         self.insert(
             measurements,
             [
-                (first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None, r.label)
+                (
+                    *(first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None),
+                    *(r.label, r.target),
+                )
                 for i, r in enumerate(rows)
             ],
         )
@@ -145,13 +158,13 @@ class Session(Kept):
 
     def supersede(self, numbers: Sequence[int], tell: int) -> None:
         """Measurements give way to a tell."""
-        statement = f"UPDATE measurements SET superseded_by = {self.mark} WHERE id = {self.mark}"
         if numbers:
-            self.connection.exec_driver_sql(statement, [(tell, number) for number in sorted(numbers)])
+            statement = update(measurements).where(measurements.c.id == bindparam("one")).values(superseded_by=tell)
+            self.connection.execute(statement, [{"one": number} for number in sorted(numbers)])
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""
-        query = select(measurements).order_by(measurements.c.id)
+        query = self._own(select(measurements).order_by(measurements.c.id))
         if current:
             query = query.where(measurements.c.superseded_by.is_(None))
         return self.connection.execute(query).all()
@@ -165,8 +178,11 @@ class Session(Kept):
         return self._names(measurements.c.batch)
 
     def _names(self, column: Column[Any]) -> list[str]:
-        query = select(column).where(measurements.c.superseded_by.is_(None)).distinct()
+        query = self._own(select(column).where(measurements.c.superseded_by.is_(None)).distinct())
         return sorted(name for name in self.connection.scalars(query) if name is not None)
+
+    def _own(self, query: Select[Any]) -> Select[Any]:
+        return query.where(measurements.c.target == self.target) if self.target else query
 
     # All of it
 

@@ -8,7 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.naming import give_name, making
-from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata
+from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata, version
 from aicau.store.session import Session
 
 # What settings must hold, and how each kind of column is encoded.
@@ -55,6 +55,7 @@ class Store:
     settings: dict[str, Any] = field(repr=False)
 
     seen: dict[str, int] = field(default_factory=dict, repr=False)  # the last change that `settings` hold
+    target: str = ""  # the one that is looked at, of several
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -63,18 +64,31 @@ class Store:
             yield self._session(connection)
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
+    def writing(self, model: bool = False) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
+        if self.target and not model:
+            raise InputError(
+                f"{self.target!r} is one of several targets, and is only looked at; use the whole campaign"
+            )
         with transaction(self.engine, self.where, writing=True) as connection:
             yield self._session(connection)
 
     def _session(self, connection: Connection) -> Session:
         """With the settings as they are now: another station may have changed them."""
-        session = Session(connection)
+        names = tuple(name for name, _ in self.settings.get("targets", ())) or ("",)
+        session = Session(connection, self.target, names)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
             self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
             self.seen["change"] = last
+            if self.target:
+                self.settings["target"] = self.target
+                del self.settings["targets"]
         return session
+
+    def of(self, target: str) -> "Store":
+        """The same database, looked at as if it had one target only."""
+        own = {name: value for name, value in self.settings.items() if name != "targets"}
+        return replace(self, settings=own | {"target": target}, seen=dict(self.seen), target=target)
 
     @property
     def read_only(self) -> bool:
@@ -173,11 +187,10 @@ def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(4716067)")
             if inspect(connection).has_table("meta"):
                 raise InputError(f"{where} holds a campaign (or another table 'meta') already; use an empty database")
+            metadata.create_all(connection, checkfirst=False)
             session = Session(connection)
-            for step in MIGRATIONS:
-                step(connection)
             session.set_meta("format", FORMAT)
-            session.set_meta("version", str(len(MIGRATIONS)))
+            session.set_meta("version", str(version()))
             fill(session)
 
 
@@ -191,7 +204,7 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
     try:
         meta = _meta(engine, where)
         store = Store(engine, where, _settings(meta, where))
-        if _version(meta, where) < len(MIGRATIONS):
+        if _version(meta, where) < version():
             if store.read_only:
                 raise StoreError(
                     f"{where} was made by an older aicau, and you may only read it; ask its owner to open it once with"
@@ -207,9 +220,9 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
 def _migrate(engine: Engine, where: str) -> None:
     with transaction(engine, where, writing=True) as connection:
         session = Session(connection)
-        for step in MIGRATIONS[_version(session.meta(), where) :]:  # another may have been faster
-            step(connection)
-        session.set_meta("version", str(len(MIGRATIONS)))
+        for step in MIGRATIONS[_version(session.meta(), where) - 1 :]:  # another may have been faster
+            connection.exec_driver_sql(step)
+        session.set_meta("version", str(version()))
 
 
 def _look(path: Path, where: str) -> None:
@@ -259,12 +272,12 @@ def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
 
 
 def _version(meta: dict[str, str], where: str) -> int:
-    version = meta.get("version", "")
-    if not version.isdecimal():
+    found = meta.get("version", "")
+    if not found.isdecimal() or found == "0":
         raise fault(where, ValueError("malformed version"))
-    if int(version) > len(MIGRATIONS):
+    if int(found) > version():
         raise InputError(
-            f"{where} was written by a newer aicau (version {version} of its tables, this one knows"
-            f" {len(MIGRATIONS)}); install a newer aicau; nothing was changed"
+            f"{where} was written by a newer aicau (version {found} of its tables, this one knows {version()});"
+            " install a newer aicau; nothing was changed"
         )
-    return int(version)
+    return int(found)

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, func, or_, select
 
 from aicau.store import identity, outliers
-from aicau.store.changes import renamed, void
+from aicau.store.changes import answers, renamed, void
 from aicau.store.identity import Measurement
 from aicau.store.schema import measurements, tells
 from aicau.store.session import COMPLETED, FAILED, PENDING, Session
@@ -42,7 +42,13 @@ def add_tell(
     distinct: Collection[str] = (),  # names that are new ones, though they look like known ones
 ) -> Told:
     """What is new of a file (`aicau.store.identity`); the same rows again change nothing."""
-    waiting = Counter(row.candidate for row in session.proposals(status=PENDING))
+    asked, answered = session.proposals(status=PENDING), answers(session)
+    waiting = Counter(
+        (row.candidate, target)
+        for row in asked
+        for target in session.targets
+        if target not in answered.get((row.ask, row.position), ())
+    )
     gone = void(session)
     since = max(gone, default=0)  # what was taken back may be told again
     known = select(func.max(tells.c.id)).where(tells.c.digest == digest, tells.c.id > since)
@@ -56,23 +62,26 @@ def add_tell(
     warnings = _warnings(rows, found, waiting)
     if not found.new:
         tell = earlier or max(row.tell for row in found.matched)
-        left = waiting.total()
-        return Told(tell, len(rows), known=len(rows), pending=left, already=True, warnings=tuple(warnings))
+        return Told(tell, len(rows), known=len(rows), pending=len(asked), already=True, warnings=tuple(warnings))
     tell = session.next_tell()
     session.supersede([row.id for row in found.replaced], tell)
     identity.check_labels(found.new, session.labels())
     for kind, names in (("batch", session.batches()), ("label", session.labels())):
         identity.check_names(kind, found.new, names, renamed(session) if kind == "batch" else {}, distinct)
-    suspects = outliers.find(found.new, session.measurements(), session.proposals(status=PENDING))
+    current = session.measurements()
+    suspects = [one for target in session.targets for one in outliers.find(found.new, current, asked, target)]
     first = session.add_rows(tell, digest, int(correct), found.new)
-    completed, failed = _settle(session, found)
+    now = _settle(asked, found, answered, session.targets)
+    whole = {key: (answered.get(key, {}) | own).values() for key, own in now.items()}
+    done = [key for key, states in whole.items() if len(states) == len(session.targets)]
+    completed = [key for key in done if COMPLETED in whole[key]]
+    failed = [key for key in done if COMPLETED not in whole[key]]
     session.move(completed, COMPLETED)
     session.move(failed, FAILED)
     placed = [] if correct else found.replaced
     new = len(found.new) - len(placed)
-    strange = sum(row.candidate not in waiting for row in found.new) - sum(
-        row.candidate not in waiting for row in placed
-    )
+    strange = sum(row.waits not in waiting for row in found.new)
+    strange -= sum((row.candidate, row.target) not in waiting for row in placed)
     told = Told(
         tell,
         len(rows),
@@ -83,12 +92,14 @@ def add_tell(
         0 if correct else strange,
         len(found.replaced),
         len(placed),
-        waiting.total() - len(completed) - len(failed),
+        len(asked) - len(done),
         warnings=(*warnings, *outliers.sentences(suspects)),
     )
     detail: dict[str, Any] = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
-    if answered := [*completed, *failed]:  # pending again when the tell is taken back
-        detail["answered"] = answered
+    if len(session.targets) > 1:  # pending again when the tell is taken back
+        detail["answers"] = [[*key, target, state] for key, own in now.items() for target, state in own.items()]
+    elif done:
+        detail["answered"] = [*completed, *failed]
     if suspects:  # listed until they are corrected
         detail["suspects"] = [[first + one.place, one.expected] for one in suspects]
     session.event("tell", author, tell, source=source, rows=len(found.new), **detail)
@@ -106,7 +117,7 @@ def _beside(session: Session, rows: Sequence[Measurement], gone: Collection[int]
     return [row for row in session.connection.execute(query) if row.superseded_by not in gone]
 
 
-def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Counter[int]) -> list[str]:
+def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Counter[tuple[int, str]]) -> list[str]:
     """What was left out and may not be meant so."""
     words = []
     if old := sum(row.superseded_by is not None for row in found.matched):
@@ -115,7 +126,7 @@ def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Co
     same = {
         row.candidate
         for row in rows
-        if row.line not in added and waiting[row.candidate] and row.replicate is None and identity.by_chance(row)
+        if row.line not in added and waiting[row.waits] and row.replicate is None and identity.by_chance(row)
     }
     if same:
         words.append(
@@ -125,25 +136,33 @@ def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Co
     return words
 
 
-def _settle(session: Session, found: identity.Compared) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Pending proposals that new rows answer: one for each good value, then one for each failed well.
+def _settle(
+    asked: Sequence[Row[Any]],
+    found: identity.Compared,
+    answered: dict[tuple[int, int], dict[str, str]],
+    targets: Sequence[str],
+) -> dict[tuple[int, int], dict[str, str]]:
+    """Pending proposals that new rows answer, target by target: one for each good value, then one for each failed well.
 
     What replaces a row answers nothing.
     """
-    good, bad, some = Counter[int](), Counter[int](), Counter[int]()
+    good, bad, some = (Counter[tuple[int, str]]() for _ in range(3))
     for row in found.new:
-        (bad if row.status == FAILED else good)[row.candidate] += row.repeats
-        some[row.candidate] += row.repeats
+        (bad if row.status == FAILED else good)[row.waits] += row.repeats
+        some[row.waits] += row.repeats
     for row in found.replaced:
-        some[row.candidate] -= row.repeats
-    completed: list[tuple[int, int]] = []
-    failed: list[tuple[int, int]] = []
-    for proposal in session.proposals(status=PENDING):
-        at = proposal.candidate
-        for left, answered in ((good, completed), (bad, failed)):
-            if left[at] > 0 and some[at] > 0:
-                left[at] -= 1
-                some[at] -= 1
-                answered.append((proposal.ask, proposal.position))
-                break
-    return completed, failed
+        some[row.candidate, row.target] -= row.repeats
+    now: dict[tuple[int, int], dict[str, str]] = {}
+    for proposal in asked:
+        key = (proposal.ask, proposal.position)
+        for target in targets:
+            at = (proposal.candidate, target)
+            if some[at] <= 0 or target in answered.get(key, ()):
+                continue
+            for left, state in ((good, COMPLETED), (bad, FAILED)):
+                if left[at] > 0:
+                    left[at] -= 1
+                    some[at] -= 1
+                    now.setdefault(key, {})[target] = state
+                    break
+    return now

@@ -177,8 +177,11 @@ def _arrays(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> tuple[p
     return ids, pa.table(arrays)
 
 
-def refer(files: Sequence[Path], sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
-    """The same as chunks that only say where in their Parquet files, whose rows the sheet has, the candidates are."""
+def kept(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], files: Sequence[Path]) -> Iterator[Chunk]:
+    """The candidates as chunks; with Parquet files, whose rows the sheet has, as chunks that say where they are."""
+    if not files:
+        yield from cut(sheet, id, columns)
+        return
     ids, table = _arrays(sheet, id, columns)
     start = 0
     for file in files:
@@ -253,14 +256,3 @@ def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.flo
             out[:, at:stop] = (out[:, at:stop] - np.array(column["shift"])) / column["scale"]
             at = stop
     return out
-
-
-def feature_names(columns: Sequence[dict[str, Any]]) -> list[str]:
-    """What the columns of `encode` are called."""
-    names: list[str] = []
-    for column in columns:
-        if column["kind"] == "number":
-            names.append(column["name"])
-        elif column["kind"] == "category":
-            names.extend(f"{column['name']}={level}" for level in column["levels"])
-    return names

@@ -7,7 +7,7 @@ an apostrophe in front, and read back without it.
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,22 +53,16 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     return found
 
 
-def parquet_files(source: Any) -> list[Path]:
-    """A Parquet file, or all those of a folder by their names."""
+def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> tuple[Sheet, list[Path]]:
+    """Candidates from a table; those that stay in place from a Parquet file or a folder of them, with the files."""
+    if not in_place:
+        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip), []
     path = Path(source) if isinstance(source, str | Path) else Path()
-    found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not found or any(not _is_parquet(file) for file in found):
-        raise InputError(
-            f"candidates stay in place in a Parquet file or a folder of them; {short(str(source))} is neither"
-        )
-    return found
-
-
-def read_files(files: Sequence[Path]) -> Sheet:
-    """Parquet files with the same columns as one table."""
-    parts = [read(file) for file in files]
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not all(map(_is_parquet, files)):
+        raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
     try:
-        return Sheet(pa.concat_tables([part.table for part in parts]), short(files[0].name))
+        return Sheet(pa.concat_tables([read(file).table for file in files]), short(path.name)), files
     except pa.ArrowException as error:
         raise InputError(f"the files of one pool need the same columns ({reason(error)}); write them alike") from error
 

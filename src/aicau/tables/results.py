@@ -59,9 +59,30 @@ def parse(
     replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else np.zeros(rows)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
-    counts = count.astype(int).tolist()
-    lines = map(sheet.row, range(rows))
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
+    own_lines, counts = map(sheet.row, range(rows)), count.astype(int).tolist()
+    return list(map(Measurement, candidate, *optional, counts, batches, numbers, own_lines, labels)), notes
+
+
+def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Measurement], list[str]]:
+    """`parse` of several targets: an empty cell is not measured (yet); a failed well failed for every target column."""
+    names = [name for name in targets if any(folded(name) == folded(c) for c in sheet.table.column_names)]
+    if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
+        raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
+    found, notes = list[Measurement](), dict[str, None]()
+    id, batch, _, _, own = how
+    sheet = _named(sheet, [id, *targets, *([] if batch is None else [batch]), *OPTIONAL], own)
+    for name in names or targets[:1]:
+        keep = pa.array(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else pa.array([True] * sheet.rows)
+        part = replace(sheet, table=sheet.table.filter(keep), lines=sheet.numbers_of(keep))
+        if part.rows:
+            rows, said = parse(part, id, name, *how[1:])
+            found += [row._replace(target=name) for row in rows]
+            notes |= dict.fromkeys(said)
+    if not found:
+        raise InputError(f"{sheet.name}: no row is filled in; write the results into {', '.join(targets)}")
+    if left := sheet.rows - len({row.line for row in found}):
+        notes[f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out"] = None
+    return found, list(notes)
 
 
 def _is_batch(column: str) -> bool:
@@ -259,7 +280,7 @@ def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> NDArray[np.flo
 def digest(rows: Sequence[Measurement], correct: bool) -> str:
     """A hash of what the rows say, whatever their order."""
     # The first six fields as ever: a table told to an older aicau is known again.
-    lines = sorted(str((*row[:6], *([] if row.label is None else [row.label]))) for row in rows)
+    lines = sorted(str((*row[:6], *filter(None, (row.label, row.target)))) for row in rows)
     return hashlib.sha256("\n".join([f"correct={correct}", *lines]).encode()).hexdigest()
 
 

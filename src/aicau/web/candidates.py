@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, unknown
@@ -22,7 +23,12 @@ MOST_POINTS = 1500  # drawn one by one; more are put into bins
 SHADES = 8  # of a colour scale
 WIDE, HIGH = 960, 600  # of the map
 INTERVAL = "width of the interval"
+BESIDE = 20  # rows of the table under the map
+MOST_SCENES = 20  # maps that are kept
 STATES = ("all", "measured", "pending", "excluded")
+
+
+Window = Mapping[str, tuple[float, float]]  # of each column: from, to
 
 
 class Candidates:
@@ -39,6 +45,7 @@ class Candidates:
         self.said = [name.removeprefix(SAID) for name in names if name.startswith(SAID)]
         self._orders: dict[str, NDArray[np.int64]] = {}
         self._numbers: dict[str, NDArray[np.float64]] = {}
+        self._scenes: dict[Any, dict[str, Any]] = {}
         self._lock = threading.Lock()
 
     def column(self, name: str) -> pa.ChunkedArray:
@@ -83,7 +90,7 @@ class Candidates:
                 self._orders[name] = np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.int64)
             return self._orders[name]
 
-    def found(self, words: str, only: Collection[int] | None, window: Mapping[str, tuple[float, float]]) -> Any:
+    def found(self, words: str, only: Collection[int] | None, window: Window) -> Any:
         """Whether each candidate has the words in a text, is one of `only` and lies inside the window."""
         mask = np.ones(self.n, dtype=bool)
         if words:
@@ -112,6 +119,18 @@ class Candidates:
             for at, row in zip(some, picked, strict=True)
         ], len(order)
 
+    def scene(self, x: str, y: str, colour: str, window: Window) -> dict[str, Any]:
+        """The map of a window, its shapes as SVG, and the first rows of the table beside it; kept for the next who
+        looks there."""
+        place = (x, y, colour, *window.items())
+        if place not in self._scenes:
+            mask = self.found("", None, window)
+            drawn = self.map(x, y, colour, mask)
+            rows, total = self.rows(mask, colour, True, 1)
+            scene = {"map": drawn, "shapes": shapes(drawn, colour), "rows": rows[:BESIDE], "total": total, "mask": mask}
+            self._scenes = dict([*self._scenes.items()][1 - MOST_SCENES :]) | {place: scene}
+        return dict(self._scenes[place])
+
     def map(self, x: str, y: str, colour: str, mask: Any) -> dict[str, Any]:
         """Points, or bins where there are many, in pixels, with a shade each."""
         for name, known in ((x, self.places()), (y, self.places()), (colour, ["", *self.colours()])):
@@ -128,29 +147,21 @@ class Candidates:
         low, high = np.quantile(values, [0.01, 0.99]) if len(values) else (0.0, 1.0)
         found: dict[str, Any] = {"x": x, "y": y, "ends": ends, "count": len(at), "scale": [float(low), float(high)]}
         if len(at) <= MOST_POINTS:
-            shade = _shade(values, low, high)
+            shown: tuple[NDArray[Any], ...] = (at, left, top, values, _shade(values, low, high))
             ids = self.column(self.id).take(pa.array(at)).cast(pa.string()).to_pylist()
-            drawn = zip(at.tolist(), ids, left.tolist(), top.tolist(), values.tolist(), shade.tolist(), strict=True)
-            keys = ("number", "id", "left", "top", "value", "shade")
+            drawn = zip(ids, *(column.tolist() for column in shown), strict=True)
+            keys = ("id", "number", "left", "top", "value", "shade")
             return found | {"points": [dict(zip(keys, one, strict=True)) for one in drawn], "bins": []}
         wide, high_ = WIDE / BINS[0], HIGH / BINS[1]
         cell = np.minimum(left // wide, BINS[0] - 1) * BINS[1] + np.minimum(top // high_, BINS[1] - 1)
-        places, where, count = np.unique(cell.astype(np.int64), return_inverse=True, return_counts=True)
+        places, first, where, count = np.unique(
+            cell.astype(np.int64), return_index=True, return_inverse=True, return_counts=True
+        )
         mean = np.bincount(where, values) / count
-        first = at[np.unique(where, return_index=True)[1]]
-        ids = self.column(self.id).take(pa.array(first)).cast(pa.string()).to_pylist()
-        rows = zip(places.tolist(), count.tolist(), mean.tolist(), _shade(mean, low, high).tolist(), ids, strict=True)
-        bins = [
-            {
-                "left": place // BINS[1] * wide,
-                "top": place % BINS[1] * high_,
-                "count": n,
-                "value": v,
-                "shade": s,
-                "id": id,
-            }
-            for place, n, v, s, id in rows
-        ]
+        ids = self.column(self.id).take(pa.array(at[first])).cast(pa.string()).to_pylist()
+        shown = (places // BINS[1] * wide, places % BINS[1] * high_, count, mean, _shade(mean, low, high))
+        keys = ("id", "left", "top", "count", "value", "shade")
+        bins = [dict(zip(keys, one, strict=True)) for one in zip(ids, *(v.tolist() for v in shown), strict=True)]
         return found | {"points": [], "bins": bins, "wide": wide, "high": high_}
 
     def marks(
@@ -162,6 +173,22 @@ class Candidates:
         top = HIGH - _scaled(self.numbers(y)[some], *ends[1], HIGH)
         ids = self.column(self.id).take(pa.array(some, pa.int64())).cast(pa.string()).to_pylist()
         return [{"id": id, "left": a, "top": b} for id, a, b in zip(ids, left.tolist(), top.tolist(), strict=True)]
+
+
+def shapes(drawn: Mapping[str, Any], colour: str) -> Markup:
+    """The SVG of a map's bins or points. There are thousands, so no template makes them."""
+    size = f'width="{drawn["wide"] - 0.6:.1f}" height="{drawn["high"] - 0.6:.1f}"' if drawn["bins"] else ""
+    parts = []
+    for one in (*drawn["bins"], *drawn["points"]):
+        id, left, top = escape(one["id"]), f"{one['left']:.1f}", f"{one['top']:.1f}"
+        said = f": {escape(colour)} {one['value']:.3g}" if colour else ""
+        if size:
+            words = f"{one['count']} candidates, among them {id}{said}"
+            parts.append(f'<rect class="s{one["shade"]}" x="{left}" y="{top}" {size}><title>{words}</title></rect>')
+        else:
+            parts.append(f'<circle class="s{one["shade"]}" cx="{left}" cy="{top}" r="6" data-id="{id}">')
+            parts.append(f"<title>{id}{said}</title></circle>")
+    return Markup("".join(parts))
 
 
 def _scaled(values: NDArray[np.float64], low: float, high: float, pixels: int) -> NDArray[np.float64]:

@@ -2,12 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
+import pandas as pd
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, UploadFile
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
 from aicau.campaign.layout import read_controls
+from aicau.core.errors import AicauError, InputError
 from aicau.tables.results import summary
-from aicau.web.pages import dropped, library, opened, rendered
+from aicau.web.library import sentence
+from aicau.web.pages import dropped
+from aicau.web.render import knows, library, opened, rendered, wants_page
 from aicau.web.security import changing, cookie_header
 
 router = APIRouter(dependencies=[Depends(changing)])
@@ -19,6 +23,7 @@ Number = Annotated[float | None, Form(allow_inf_nan=False)]
 
 def answer(request: Request, to: str, **data: Any) -> Response:
     """Back to a page; where JSON is wanted, what happened."""
+    knows(request)
     if "application/json" in request.headers.get("accept", ""):
         return JSONResponse({"page": to, **data})
     return RedirectResponse(to, 303)
@@ -56,13 +61,13 @@ def drop_candidates(request: Request, file: Annotated[UploadFile, File()]) -> Re
     return answer(request, f"/new/{number}", upload=number)
 
 
-@router.post("/new/{number}", summary="Make a campaign of a dropped table.")
+@router.post("/new/{number}", summary="Make a campaign of a dropped table, or read its columns again.")
 def create(
     request: Request,
     number: str,
-    name: Word,
-    target: Word,
-    id: Word,
+    name: Word = "",
+    target: Word = "",
+    id: Word = "",
     batch: Word = "",
     task: Word = "regression",
     ignore: Ids = [],  # noqa: B006
@@ -74,13 +79,26 @@ def create(
     layout: Annotated[Literal["", "96", "384"], Form()] = "",  # never a path
     controls: Word = "",
     avoid_edges: Annotated[bool, Form()] = False,
+    again: Annotated[bool, Form()] = False,
 ) -> Response:
+    form = {word: value for word, value in locals().items() if word not in ("request", "number", "again")}
     upload, lib = dropped(request, number), library(request)
-    key, address = lib.new_address(name)
-    options: dict[str, Any] = {"target": target, "batch": batch.strip() or None, "id": id, "task": task}
-    options |= {"goal": _goal(goal, threshold), "weight": weight or None, "scale": scale, "cost": cost or None}
-    names = [word for word in controls.split(",") if word.strip()]
-    options |= {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    upload.form, upload.problem = form, ""
+    if again:
+        return answer(request, f"/new/{number}")
+    try:
+        key, address = lib.new_address(name)
+        targets = [word.strip() for word in target.split(",") if word.strip()]
+        options: dict[str, Any] = {"target": targets if len(targets) > 1 else target, "batch": batch.strip() or None}
+        options |= {"id": id, "task": task}
+        options |= {"goal": _goal(goal, threshold), "weight": weight or None, "scale": scale, "cost": cost or None}
+        names = [word for word in controls.split(",") if word.strip()]
+        options |= {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    except AicauError as error:
+        if not wants_page(request):
+            raise
+        upload.problem = sentence(error)
+        return RedirectResponse(f"/new/{number}", 303)
     options |= {"ignore": ignore, "author": author(request) or None}
     job = lib.worker.submit("create", key, address=address, table=str(upload.path), options=options)
     return answer(request, f"/new/{number}/making/{job.id}", job=job.id)
@@ -93,7 +111,10 @@ def making(request: Request, number: str, job: str) -> Response:
         raise HTTPException(404, "There is no such work; the server may have been started anew.")
     if found.state == "done":
         return RedirectResponse(f"/c/{found.campaign}/next", 303)
-    return rendered(request, "making.html.j2", job=found.shown(), number=number)
+    if found.error:  # back to the form, as it was filled in
+        dropped(request, number).problem = found.error
+        return RedirectResponse(f"/new/{number}", 303)
+    return rendered(request, "making.html.j2", job=found.shown())
 
 
 @router.post("/c/{key}/ask", summary="Ask for the next batch, or only look at it.")
@@ -132,6 +153,25 @@ def abandon(request: Request, key: str, ids: Ids) -> Response:
     return answer(request, f"/c/{key}/next", abandoned=count)
 
 
+@router.post("/c/{key}/failed", summary="Wells of pending points that failed: told as such, one for each id given.")
+def failed(request: Request, key: str, ids: Ids, batch: Word = "") -> Response:
+    opened(request, key)
+    campaign = library(request).by(key, author(request))
+    id, told, waiting = campaign.settings["id"], campaign.measurements(current=False), campaign.pending()
+    numbers: list[
+        tuple[str, int]
+    ] = []  # each well is a replicate of its own, so that none is taken for one that is known
+    for name in ids:
+        if (waiting[id].astype(str) == name).sum() <= (seen := sum(other == name for other, _ in numbers)):
+            raise InputError(f"{name!r} is not pending, so it cannot have failed; nothing was changed")
+        known = told["replicate"][told[id].astype(str) == name]
+        numbers.append((name, seen + 1 + max([len(known), *known.dropna()])))
+    same = {campaign.settings["target"]: "", "status": "failed"}
+    same |= {campaign.settings["batch"]: batch} if campaign.settings["batch"] else {}
+    rows = pd.DataFrame(numbers, columns=[id, "replicate"]).assign(**same)
+    return answer(request, f"/c/{key}/next", failed=campaign.tell(rows)["failed"])
+
+
 @router.post("/c/{key}/exclude", summary="Candidates that are not proposed any more.")
 def exclude(request: Request, key: str, ids: Ids, reason: Word) -> Response:
     opened(request, key)
@@ -143,6 +183,13 @@ def include(request: Request, key: str, ids: Ids, reason: Word = "") -> Response
     opened(request, key)
     count = library(request).by(key, author(request)).include(ids, reason)
     return answer(request, f"/c/{key}/candidates", included=count)
+
+
+@router.post("/c/{key}/confirm", summary="Values that were pointed out are right.")
+def confirm(request: Request, key: str, ids: Ids) -> Response:
+    opened(request, key)
+    count = library(request).by(key, author(request)).confirm(ids)
+    return answer(request, f"/c/{key}/noise", confirmed=count)
 
 
 @router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")
@@ -161,9 +208,18 @@ def rename(request: Request, key: str, old: Word, new: Word) -> Response:
     return answer(request, f"/c/{key}/noise", renamed=count)
 
 
-@router.post("/c/{key}/strategy", summary="Another strategy from the next batch on.")
-def strategy(request: Request, key: str, strategy: Word) -> Response:
-    job = start(request, key, "change", strategy=strategy)
+@router.post("/c/{key}/change", summary="Another strategy or plate from the next batch on.")
+def change(
+    request: Request,
+    key: str,
+    strategy: Word = "",
+    layout: Annotated[Literal["", "96", "384", "none"], Form()] = "",  # never a path
+    controls: Word = "",
+    avoid_edges: Annotated[bool, Form()] = False,
+) -> Response:
+    names = [word for word in controls.split(",") if word.strip()]
+    plate: dict[str, Any] = {"layout": layout or None, "controls": read_controls(names), "edges": not avoid_edges}
+    job = start(request, key, "change", strategy=strategy or None, **plate)
     return answer(request, f"/c/{key}/next?job={job}", job=job)
 
 

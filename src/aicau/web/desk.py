@@ -32,7 +32,7 @@ class Looked(Store):
         return True
 
     @contextmanager
-    def writing(self) -> Iterator[Session]:
+    def writing(self, model: bool = False) -> Iterator[Session]:
         raise StoreError(f"{self.where} is only looked at here; nothing was changed")
         yield
 
@@ -47,7 +47,9 @@ class Open:
 
     def share(self, one: Campaign) -> None:
         for other in (self.changes, self.looks):
-            other.models.last, other.models._x = one.models.last, one.models._x
+            other.models._x = one.models._x
+            for own, view in zip(other.views(), one.views(), strict=True):
+                own.models.last = view.models.last
 
 
 class Desk:
@@ -82,10 +84,11 @@ class Desk:
         """The model of what is measured now; kept."""
         held = self.at(address)
         campaign, campaign.author = held.changes, author
-        moment = campaign.moment()
-        if not campaign.models.missing(moment):
-            self.say(f"fitting the model to {len(moment.rows):,} measurements")
-            campaign.outlook()
+        for view in campaign.views():
+            moment = view.moment()
+            if not view.models.missing(moment):
+                self.say(f"fitting the model to {len(moment.rows):,} measurements")
+                view.outlook()
         held.share(campaign)
 
     def ask(self, address: str, author: str, n: int, **options: Any) -> dict[str, Any]:
@@ -107,29 +110,38 @@ class Desk:
         """All that the report shows, and its figures. Nothing is written, and no model is fitted."""
         held = self.at(address)
         campaign = held.looks
-        moment = campaign.moment()
-        found: dict[str, Any] = {"for": version, "n": campaign.n, "missing": campaign.models.missing(moment)}
-        found |= {"stale": False, "model": 0 if found["missing"] else moment.basis}
-        if not found["missing"] and (campaign.models.last or (0,))[0] != moment.basis:
-            self.say("reading the model")
-            found["stale"] = campaign.models.kept(moment.basis) is None
+        views, basis = campaign.views(), campaign.moment().basis
+        missing = [view.models.missing(view.moment()) for view in views]
+        ready = [view for view, words in zip(views, missing, strict=True) if not words]
+        found: dict[str, Any] = {"for": version, "n": campaign.n, "missing": "" if ready else missing[0]}
+        found |= {"stale": False, "model": basis if ready else 0}
+        for view in ready:
+            if (view.models.last or (0,))[0] != basis:
+                self.say("reading the model")
+                found["stale"] |= view.models.kept(basis) is None
         if found["stale"]:
             return found | {"model": -1, "contents": None, "figures": {}}
         self.say("looking at all rounds")
-        contents = gather(campaign)
+        every, advice = [], []
+        for target, view in zip(campaign.targets, views, strict=True):
+            contents = gather(view)
+            drawn = {name: attributes(text) for name, text in figures.draw(contents).items()}
+            every.append((target, contents, drawn))
+            advice.append(f"{target}: {contents.progress.advice}" if len(views) > 1 else contents.progress.advice)
         held.share(campaign)
-        drawn = {name: attributes(text) for name, text in figures.draw(contents).items()}
-        return found | {"contents": contents, "figures": drawn}
+        return found | {"contents": every[0][1], "figures": every[0][2], "every": every, "advice": advice}
 
     def table(self, address: str, path: str, version: Any) -> dict[str, Any]:
         """All candidates with what is predicted of them and where they lie, as an Arrow file."""
         held = self.at(address)
         campaign = held.looks
-        moment = campaign.moment()
         x = campaign.models.features()
         names, shares, _, flat = plane(x, campaign.settings["columns"])
-        ready = not campaign.models.missing(moment) and campaign.models.kept(moment.basis) is not None
-        model = campaign.models.at(moment) if ready else None
+        models = []
+        for target, view in zip(campaign.targets, campaign.views(), strict=True):
+            moment = view.moment()
+            if not view.models.missing(moment) and view.models.kept(moment.basis) is not None:
+                models.append((f"{target}_" if len(campaign.targets) > 1 else "", view.models.at(moment)))
         held.share(campaign)
         writer = None
         for start in range(0, campaign.n, PIECE):
@@ -137,8 +149,9 @@ class Desk:
             index = np.arange(start, min(start + PIECE, campaign.n))
             pool = pa.Table.from_pandas(campaign.describe(index.tolist()), preserve_index=False)
             own = {f"{POOL}{name}": pool.column(name) for name in pool.column_names}
-            said = {} if model is None else model.predict(index).columns()
-            own |= {f"{SAID}{name}": pa.array(values) for name, values in said.items()}
+            for target, model in models:
+                said = model.predict(index).columns()
+                own |= {f"{SAID}{target}{name}": pa.array(values) for name, values in said.items()}
             own |= {f"{PLACE}{at}": pa.array(column) for at, column in enumerate(flat(index).T)}
             piece = pa.table(own)
             writer = writer or pa.ipc.new_file(path, piece.schema)

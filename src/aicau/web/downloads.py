@@ -13,7 +13,7 @@ from fastapi.responses import Response
 from aicau import tables
 from aicau.campaign.plates import control_rows
 from aicau.web.candidates import POOL, SAID
-from aicau.web.pages import library, opened
+from aicau.web.render import library, opened
 
 router = APIRouter()
 KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
@@ -22,7 +22,8 @@ KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocume
 @router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
 def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
     campaign = opened(request, key)
-    frame = control_rows(campaign.settings, campaign.pending())
+    plate = campaign.layouts().get(library(request).read(key, "status")["asks"])
+    frame = control_rows(plate, campaign.settings["id"], campaign.pending())
     for name in reversed(campaign.blank_columns()):  # to be filled in
         frame.insert(list(frame).index("replicate") + 1, name, "")
     return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")

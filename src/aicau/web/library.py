@@ -7,7 +7,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class Upload:
     name: str  # as they call it
     campaign: str  # its key; empty for a table of candidates
     said: str = ""  # what was stored
+    form: dict[str, Any] = field(default_factory=dict)  # as it was filled in last
+    problem: str = ""  # with it
 
 
 @dataclass
@@ -68,8 +70,7 @@ class Library:
         self.uploads: OrderedDict[str, Upload] = OrderedDict()
         self.views: dict[tuple[str, str], View] = {}
         self.tables: dict[str, tuple[str, Candidates]] = {}
-        self.pages: OrderedDict[str, tuple[Any, str]] = OrderedDict()  # rendered, with what they depend on
-        self.counts: dict[str, tuple[Any, dict[str, Any]]] = {}  # with the version they are of
+        self.known: dict[tuple[str, str], tuple[Any, Any]] = {}  # what was read, with the version it is of
         self.lock = threading.RLock()
         for place in places:
             if "://" in place or not Path(place).is_dir():
@@ -132,12 +133,16 @@ class Library:
             known = {address: key for key, address in self.files.items()}
             return known.get(str(file)) or self._add(str(file)), str(file)
 
-    def status(self, key: str) -> dict[str, Any]:
-        """Its counts, read once until something changes."""
-        version = (self.at(key).version(), self.worker.changes[key])
-        if self.counts.get(key, (None,))[0] != version:
-            self.counts[key] = (version, self.at(key).status())
-        return dict(self.counts[key][1])
+    def version(self, key: str) -> tuple[int, int]:
+        """Grows with every change, and with every model that was fitted here."""
+        return self.at(key).version(), self.worker.changes[key]
+
+    def read(self, key: str, verb: str) -> Any:
+        """What `status`, `moment`, `history` and the like give, read once until something changes."""
+        version = self.version(key)
+        if self.known.get((key, verb), (None,))[0] != version:
+            self.known[key, verb] = (version, getattr(self.at(key), verb)())
+        return self.known[key, verb][1]
 
     # Files that were dropped
 
@@ -170,9 +175,8 @@ class Library:
 
     def look(self, key: str) -> View:
         """The report's numbers and figures; starts to compute them where they are not there or not of now."""
-        campaign, view = self.at(key), self._view(key, "look")
+        version, view = self.version(key), self._view(key, "look")
         with self.lock:
-            version = (campaign.version(), self.worker.changes[key])  # a model may be new and nothing else
             view.renew(version, lambda: self.worker.submit("look", key, True, address=self.files[key], version=version))
         return view
 
@@ -194,12 +198,24 @@ class Library:
                     Path(old[0]).unlink(missing_ok=True)
             return (self.tables[key][1] if key in self.tables else None), view
 
-    def stamp(self, key: str) -> Any:
-        """What a page of this campaign depends on; starts to compute what it lacks."""
-        views = (self.candidates(key)[1], self._view(key, "look"))
-        job = self.worker.of(key)
-        known = [(view.taken, view.job and view.job.id) for view in views]
-        return views[1].version, job and job.id, known
+    def stamp(self, key: str, needs: Sequence[str], job: str) -> Any:
+        """What a page depends on, by the views and the job it shows; starts to compute what the campaign lacks."""
+        self.candidates(key)
+        asked = self.worker.jobs.get(job)
+        taken = [self._view(key, kind).taken for kind in needs]
+        version = self._view(key, "look").version
+        return version if needs else version[0], taken, asked and asked.state
+
+    def work(self, key: str) -> dict[str, Any]:
+        """What is under way and what it says, as of the last `stamp` or `look`: nothing is read or started."""
+        look, table = self._view(key, "look"), self._view(key, "table")
+        jobs = [job for job in (self.worker.of(key), look.job, table.job) if job is not None]
+        return {
+            "busy": bool(jobs),  # one that ended just now counts once more
+            "step": next((job.step or "finishing" for job in jobs), ""),
+            "stale": bool((look.result or {}).get("stale")) and self.worker.of(key) is None,
+            "error": look.failed[1] if look.job is None and look.failed[0] is not None else "",
+        }
 
     def _view(self, key: str, kind: str) -> View:
         with self.lock:

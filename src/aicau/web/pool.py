@@ -1,81 +1,109 @@
 """Pages of all candidates: the map, and the table."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import HTTPException, Query, Request
+from fastapi import Depends, HTTPException, Query, Request
 
-from aicau.web.candidates import PAGE, STATES
-from aicau.web.pages import basis, library, opened, page, router
+from aicau.web.candidates import PAGE, STATES, Candidates, Window
+from aicau.web.pages import basis
+from aicau.web.render import library, page, router
 
 __all__ = ["router"]
 Column = Annotated[str, Query(max_length=200)]
+End = float | None
 
 
-@page("/c/{key}/map", "map.html.j2")
-def map_(
-    request: Request,
-    key: str,
-    x: Column = "",
-    y: Column = "",
-    colour: Column = "",
-    x0: float | None = None,
-    x1: float | None = None,
-    y0: float | None = None,
-    y1: float | None = None,
-) -> dict[str, Any]:
+class Part(NamedTuple):
+    """A part of the map, as a page's address names it."""
+
+    x: Column = ""
+    y: Column = ""
+    x0: End = None
+    x1: End = None
+    y0: End = None
+    y1: End = None
+
+    @property
+    def whole(self) -> bool:
+        return all(end is None for end in self[2:])
+
+    def window(self, table: Candidates) -> Window:
+        """From where to where, by column."""
+        inf = float("inf")
+        for name in (self.x, self.y):
+            if name not in table.places():
+                raise HTTPException(404, "There is no such column.")
+        low, high = (-inf if self.x0 is None else self.x0, inf if self.x1 is None else self.x1)
+        found = {self.x: (low, high)}
+        low, high = found.get(self.y, (-inf, inf))
+        found[self.y] = (max(low, -inf if self.y0 is None else self.y0), min(high, inf if self.y1 is None else self.y1))
+        return found
+
+    def words(self) -> dict[str, Any]:
+        """As an address has it."""
+        return {name: value for name, value in self._asdict().items() if value not in (None, "")}
+
+
+def part(x: Column = "", y: Column = "", x0: End = None, x1: End = None, y0: End = None, y1: End = None) -> Part:
+    return Part(x, y, x0, x1, y0, y1)
+
+
+@page("/c/{key}/map", "map.html.j2", "table")
+def map_(request: Request, key: str, part: Annotated[Part, Depends(part)], colour: Column = "") -> dict[str, Any]:
     """Candidates in two dimensions, coloured by what is predicted of them; a window shows a part of them."""
     data = basis(request, key)
     table, view = library(request).candidates(key)
     if table is None:
         return data | {"map": None, "table": _waiting(view)}
-    x, y = x or table.places()[0], y or table.places()[min(1, len(table.places()) - 1)]
-    colour = colour or next(iter(table.colours()), "")
-    inf = float("inf")
-    for name in (x, y):
-        if name not in table.places():
-            raise HTTPException(404, "There is no such column.")
-    window = {x: (-inf if x0 is None else x0, inf if x1 is None else x1)}
-    low, high = window.get(y, (-inf, inf))
-    window[y] = (max(low, -inf if y0 is None else y0), min(high, inf if y1 is None else y1))
-    mask = table.found("", None, window)
-    drawn = table.map(x, y, colour, mask)
-    moment = opened(request, key).moment()
-    measured = {row.candidate for row in moment.rows}
-    for name, some in (("measured", measured), ("pending", moment.pending)):
-        drawn[name] = table.marks(x, y, drawn["ends"], some, mask)
-    rows, total = table.rows(mask, colour, True, 1)
-    zoomed = any(end is not None for end in (x0, x1, y0, y1))
-    options = {"places": table.places(), "colours": table.colours(), "colour": colour, "zoomed": zoomed}
-    return data | {"map": drawn, "rows": rows[:20], "total": total, "names": table.said, **options}
+    places, colours = table.places(), table.colours()
+    part = part._replace(x=part.x or places[0], y=part.y or places[min(1, len(places) - 1)])
+    colour = colour or next(iter(colours), "")
+    scene = table.scene(part.x, part.y, colour, part.window(table))
+    mask, drawn = scene.pop("mask"), dict(scene["map"])
+    moment = library(request).read(key, "moment")
+    listed = [row["number"] for row in scene["rows"]]
+    for name, some in (
+        ("measured", {row.candidate for row in moment.rows}),
+        ("pending", moment.pending),
+        ("listed", listed),
+    ):
+        drawn[name] = table.marks(part.x, part.y, drawn["ends"], some, mask)
+    options = {"places": places, "colours": colours, "colour": colour, "zoomed": not part.whole, "part": part.words()}
+    return data | scene | {"map": drawn, "names": table.said, **options}
 
 
-@page("/c/{key}/candidates", "candidates.html.j2")
+@page("/c/{key}/candidates", "candidates.html.j2", "table")
 def all_candidates(
     request: Request,
     key: str,
+    part: Annotated[Part, Depends(part)],
     q: Column = "",
     sort: Column = "",
     down: bool = False,
     show: Literal["all", "measured", "pending", "excluded"] = "all",
     page: Annotated[int, Query(ge=1, le=10**6)] = 1,
 ) -> dict[str, Any]:
-    """Candidates with predictions: found, sorted, page by page."""
+    """Candidates with predictions: found, sorted, page by page; all of them or those of a part of the map."""
     data = basis(request, key)
     table, view = library(request).candidates(key)
     if table is None:
         return data | {"rows": None, "table": _waiting(view)}
-    moment = opened(request, key).moment()
+    moment = library(request).read(key, "moment")
     states = {**dict.fromkeys((row.candidate for row in moment.rows), "measured")}
     states |= dict.fromkeys(moment.barred, "excluded") | dict.fromkeys(moment.pending, "pending")
     only = None if show == "all" else [at for at, state in states.items() if state == show]
-    mask = table.found(q, only, {})
+    mask = table.found(q, only, {} if part.whole else part.window(table))
     rows, total = table.rows(mask, sort, down, page)
     for row in rows:
         row["state"] = states.get(row["number"], "")
     pages = -(-total // PAGE)
     names = {"said": table.said, "features": table.pool, "id": table.id, "states": STATES}
-    search = {"q": q, "sort": sort, "down": down, "show": show, "page": page}
-    return data | names | {"rows": rows, "total": total, "pages": pages, "search": search}
+    search = {"q": q, "sort": sort, "down": down, "show": show, "page": page} | part.words()
+    return (
+        data
+        | names
+        | {"part": {} if part.whole else part.words(), "rows": rows, "total": total, "pages": pages, "search": search}
+    )
 
 
 def _waiting(view: Any) -> dict[str, Any]:

@@ -15,9 +15,10 @@ from starlette.middleware.gzip import GZipMiddleware
 import aicau
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.report.page import environment
-from aicau.web import changes, downloads, pages, pool
+from aicau.web import changes, downloads, pool
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
+from aicau.web.render import Kept, rendered, wants_page
 from aicau.web.security import LOOPBACK, Gate, Guard
 
 ASSETS = {
@@ -52,7 +53,8 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
     templates.filters["plain"] = plain
     loaded = {name: (files(package) / path).read_bytes() for name, (package, path, _) in ASSETS.items()}
     stamps = {name: f"/static/{name}?{hashlib.sha256(data).hexdigest()[:8]}" for name, data in loaded.items()}
-    app.state.library, app.state.guard, app.state.templates, app.state.assets = library, guard, templates, stamps
+    app.state.library, app.state.guard, app.state.kept = library, guard, Kept()
+    app.state.templates, app.state.assets = templates, stamps
 
     @app.get("/static/{name}", include_in_schema=False)
     async def asset(name: str) -> Response:
@@ -81,9 +83,8 @@ def _refused(request: Request, error: Exception) -> Response:
     else:
         status = 503 if isinstance(error, StoreError) else 400
         words = sentence(error) if isinstance(error, AicauError) else "Something went wrong."
-    wants_page = "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
-    if wants_page:
-        return pages.rendered(request, "problem.html.j2", status, words=words)
+    if wants_page(request):
+        return rendered(request, "problem.html.j2", status, words=words)
     return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
 
 
@@ -113,6 +114,7 @@ def _bind(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(2048)  # whoever opens the printed address at once waits for the server
     except (OSError, OverflowError) as error:
         bound.close()
         words = getattr(error, "strerror", None) or error

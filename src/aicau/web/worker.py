@@ -2,11 +2,13 @@
 after another; pages only ask how far a job is."""
 
 import multiprocessing
+import os
 import secrets
 import signal
 import threading
 import time
 from collections import Counter, OrderedDict
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -52,6 +54,7 @@ class Worker:
         self.lock = threading.Lock()
         self.pipe: Connection | None = None
         self.process: Any = None
+        self.closed = False
         self.thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self.thread.start()
 
@@ -74,12 +77,18 @@ class Worker:
         return next((job for job in running if job.verb not in LOOKS), None)
 
     def close(self) -> None:
+        """End the process and the thread; what waits is not begun."""
+        self.closed = True
         self.waiting.put(None)
-        if self.process is not None and self.process.is_alive():
-            self.process.terminate()
+        while self.thread.is_alive():  # a process that was just being started is ended in the next turn
+            if self.process is not None and self.process.is_alive():
+                self.process.terminate()
+            self.thread.join(0.1)
+        if self.process is not None:
+            self.process.join()
 
     def _run(self) -> None:
-        while (job := self.waiting.get()) is not None:
+        while (job := self.waiting.get()) is not None and not self.closed:
             job.state, job.step = RUNNING, "starting"
             try:
                 done, answer = self._do(job)
@@ -111,6 +120,8 @@ class Worker:
 def serve_jobs(pipe: Connection) -> None:
     """The other process: until the server is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server
+    with suppress(AttributeError, OSError):  # pages come first, also on few processors
+        os.nice(10)
     from aicau.core.errors import AicauError
     from aicau.web.desk import Desk
 

@@ -4,7 +4,6 @@ import math
 import subprocess
 import sys
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
 from aicau.core.errors import InputError
+from aicau.core.runs import threads
 from aicau.ensembles import kernels
 from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, pairs, reference
 
@@ -106,16 +106,13 @@ def test_early_stopping_per_member(train):
 def test_a_network_depends_on_its_own_data_only():
     arguments = data(runs=7)
     settings = MLPSettings(max_epochs=60)
-    whole = kernels.train_mlp(*arguments, settings)[0]
-    threads = numba.get_num_threads()
+    with threads(1):
+        whole = kernels.train_mlp(*arguments, settings)[0]
     for runs in ([4], [4, 1], [0, 4, 2, 6, 5]):
         some = [t[runs] for t in arguments]
         assert torch.equal(kernels.train_mlp(*some, settings)[0], whole[runs])
-    try:
-        numba.set_num_threads(1)
+    with threads(2):
         assert torch.equal(kernels.train_mlp(*arguments, settings)[0], whole)
-    finally:
-        numba.set_num_threads(threads)
 
 
 def test_a_loss_that_is_not_finite_is_returned_not_hidden():

@@ -9,15 +9,29 @@ Matrices are feature-major, (features, points); products are BLAS on one thread.
 """
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numba
 import numpy as np
-from numba import njit
 
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so divergence is seen.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-@njit(fastmath=FAST, cache=True)
+def njit(**options: Any) -> Callable[[Any], Any]:
+    """Compiled by Numba and kept for the next process, unless neither this folder nor a home can be written to."""
+
+    def compiled(function: Any) -> Any:
+        try:
+            return numba.njit(cache=True, **options)(function)
+        except RuntimeError:  # no folder for the cache
+            return numba.njit(**options)(function)
+
+    return compiled
+
+
+@njit(fastmath=FAST)
 def adam(p, g, m, v, step, learning_rate, beta1, beta2, decay):  # type: ignore[no-untyped-def]
     """One step of Adam with an L2 term, as torch.optim.Adam does it."""
     one = np.float32(1)

@@ -1,15 +1,15 @@
 """Members of F_k on the CPU: training, one network per thread."""
 
 import numpy as np
-from numba import njit, prange
+from numba import prange
 
-from aicau.ensembles.kernels.cpu import FAST, adam
+from aicau.ensembles.kernels.cpu import FAST, adam, njit
 from aicau.ensembles.kernels.settings import HEADS
 
 SQUARED, POISSON = HEADS.index("squared"), HEADS.index("poisson")
 
 
-@njit(cache=True)
+@njit()
 def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no-untyped-def]
     """Cross-entropy or Poisson loss; `back` becomes its gradient, (prediction − target)·weight."""
     loss = np.float32(0)
@@ -29,7 +29,7 @@ def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no
     return loss
 
 
-@njit(fastmath=FAST, cache=True)
+@njit(fastmath=FAST)
 def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped-def]
     """Weighted loss of one network; `g` becomes its gradient.
 
@@ -71,7 +71,7 @@ def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped
     return loss
 
 
-@njit(parallel=True, cache=True)
+@njit(parallel=True)
 def train_mlp(  # type: ignore[no-untyped-def]
     x, y, weights, parameters, sizes, head, learning_rate, beta1, beta2, decay, min_delta, patience, max_epochs
 ):

@@ -1,12 +1,13 @@
 """Trees on the CPU: a block of points goes down a tree level by level; callers run side by side."""
 
 import numpy as np
-from numba import njit
+
+from aicau.ensembles.kernels.cpu import njit
 
 POINTS = 256  # of a block: their rows stay in the cache while a tree is walked
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True)
 def trees_mean(x, roots, feature, threshold, left, right, value):  # type: ignore[no-untyped-def]
     """Mean over trees of the value of the leaf that each point falls into. x (n, d) float32; gives (n,) float64.
 

@@ -23,15 +23,21 @@ for (const input of document.querySelectorAll("[data-once]")) {
   input.value = "page-" + Array.from(words, (w) => w.toString(16)).join("");
 }
 
-// What is under way: say how far it is, and show the page anew when it is done.
+// What is under way: say how far it is, and show the page anew when it is done; but never under somebody's hands.
 const waiting = document.querySelector("[data-poll]");
 if (waiting) {
+  let touched = false;
+  addEventListener("input", () => { touched = true; });
   const look = async () => {
     try {
       const answer = await fetch(waiting.dataset.poll, { headers: { accept: "application/json" } });
       const said = await answer.json();
       const busy = "busy" in said ? said.busy : said.state === "waiting" || said.state === "running";
-      if (!answer.ok || !busy) return location.reload();
+      if (!answer.ok || !busy) {
+        if (!touched) return location.reload();
+        waiting.textContent = "There is something new: load the page again to see it.";
+        return;
+      }
       waiting.querySelector("[data-step]").textContent = said.step;
     } catch {
       waiting.querySelector("[data-step]").textContent = "the server does not answer; waiting for it";

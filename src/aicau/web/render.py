@@ -1,0 +1,172 @@
+"""How a page comes to be: one view, a template and a JSON twin, rendered once for all who look at it.
+
+A rendered page is kept with what it depends on: the campaign's version and, where it shows them, the report's numbers
+and the table of candidates. What differs from person to person (the hidden word of forms, a name) and the work under
+way are put in when it is handed out. One thread at a time renders a campaign's pages; whoever asks for one that is
+being rendered meanwhile gets the page that was true a moment ago, but never one from before their own last change.
+"""
+
+import functools
+import secrets
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from markupsafe import escape
+
+from aicau.campaign.campaign import Campaign
+from aicau.web.library import Library
+from aicau.web.plain import plain
+
+router = APIRouter()
+MOST_KEPT, MOST_PEOPLE = 300, 10_000  # rendered pages, and browsers whose last change is remembered
+MOMENT = 1.0  # seconds that a page may be behind while it is rendered anew
+CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # where what is not kept stands
+DRAWN = ("look", "shapes")  # of a view: for the template only
+NAV = {
+    "overview": "Overview",
+    "next": "Next batch",
+    "results": "Results",
+    "map": "Map",
+    "candidates": "Candidates",
+    "noise": "Noise",
+    "history": "History",
+}
+View = Callable[..., dict[str, Any]]
+
+
+@dataclass
+class Page:
+    """One that was rendered."""
+
+    stamp: Any  # what it depends on
+    text: str
+    good: float  # when it was last known to be true
+
+
+class Kept:
+    """Rendered pages, and what each browser has seen or done last."""
+
+    def __init__(self) -> None:
+        self.pages: OrderedDict[str, Page] = OrderedDict()
+        self.seen: OrderedDict[str, float] = OrderedDict()
+        self.turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # of each campaign
+
+    def knows(self, cookie: str) -> None:
+        """This browser changed something, or was told how things are: from now on it gets no older page."""
+        self.seen[cookie] = time.monotonic()
+        self.seen.move_to_end(cookie)
+        while len(self.seen) > MOST_PEOPLE:
+            self.seen.popitem(last=False)
+
+    def page(self, place: str, key: str, cookie: str, stamp: Callable[[], Any], render: Callable[[], str]) -> str:
+        """The text of a page: kept, rendered here, or the last one while another thread renders."""
+        now = time.monotonic()
+        held, current = self.pages.get(place), stamp()
+        if held is not None and held.stamp == current:
+            held.good = now
+            return held.text
+        fresh = held is not None and held.good >= max(self.seen.get(cookie, 0.0), now - MOMENT)
+        if not self.turns[key].acquire(blocking=not fresh):
+            assert held is not None
+            return held.text
+        try:
+            now, current = time.monotonic(), stamp()
+            held = self.pages.get(place)  # another may have rendered it since
+            if held is None or held.stamp != current:
+                held = self.pages[place] = Page(current, render(), now)
+                while len(self.pages) > MOST_KEPT:
+                    self.pages.popitem(last=False)
+            return held.text
+        finally:
+            self.turns[key].release()
+
+
+def library(request: Request) -> Library:
+    found: Library = request.app.state.library
+    return found
+
+
+def opened(request: Request, key: str) -> Campaign:
+    try:
+        return library(request).at(key)
+    except LookupError:
+        raise HTTPException(404, "There is no such campaign here.") from None
+
+
+def wants_page(request: Request) -> bool:
+    """Whether a person asks; a program gets JSON."""
+    return "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
+
+
+def knows(request: Request) -> None:
+    """What this request said or did is known to who sent it."""
+    request.app.state.kept.knows(request.state.cookie)
+
+
+def rendered(request: Request, template: str, code: int = 200, **data: Any) -> HTMLResponse:
+    """A page from a template, for whoever asks."""
+    return HTMLResponse(_own(request, _text(request, template, data), data.get("key")), code)
+
+
+def _text(request: Request, template: str, data: dict[str, Any]) -> str:
+    """The page for everybody, with marks for what differs."""
+    app = request.app.state
+    common = {"csrf": CSRF, "name": NAME, "work": WORK, "nav": NAV, "assets": app.assets, "path": request.url.path}
+    common |= {"key": None, "query": dict(request.query_params)}
+    text: str = app.templates.get_template(template).render(**common | data)
+    return text
+
+
+def _own(request: Request, text: str, key: str | None) -> str:
+    """The same page for one person and now."""
+    app, cookie = request.app.state, request.state.cookie
+    if key is not None:
+        said = app.templates.get_template("work.html.j2").render(
+            key=key, csrf=CSRF, back=request.url.path.split("/")[3], **library(request).work(key)
+        )
+        text = text.replace(WORK, said, 1)
+    text = text.replace(CSRF, app.guard.csrf(cookie) if cookie else "")
+    return text.replace(NAME, str(escape(request.cookies.get("aicau_name", ""))))
+
+
+def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
+    """Two routes for one view: the page, and `.json` with the same data. `needs` are the views of the library
+    (`look`, `table`) that it shows."""
+
+    def add(view: View) -> View:
+        @functools.wraps(view)
+        def as_page(request: Request, **options: Any) -> HTMLResponse:
+            key = options.get("key")
+            if key is None or "number" in options:
+                return rendered(request, template, **view(request, **options))
+            opened(request, key)
+            text = request.app.state.kept.page(
+                str(request.url),
+                key,
+                request.state.cookie,
+                lambda: library(request).stamp(key, needs, options.get("job", "")),
+                lambda: _text(request, template, view(request, **options)),
+            )
+            return HTMLResponse(_own(request, text, key))
+
+        @functools.wraps(view)
+        def as_json(request: Request, **options: Any) -> JSONResponse:
+            found = plain({k: v for k, v in view(request, **options).items() if k not in DRAWN})
+            knows(request)
+            return JSONResponse(found)
+
+        words = (view.__doc__ or "").strip()
+        for route in (as_page, as_json):  # what a view gives is checked by its tests, not again for every request
+            route.__annotations__ = {**view.__annotations__, "return": Response}
+        json_path = f"{path if path != '/' else '/campaigns'}.json"
+        router.add_api_route(json_path, as_json, summary=words, response_class=JSONResponse, response_model=None)
+        router.add_api_route(path, as_page, summary=words, response_class=HTMLResponse, response_model=None)
+        return view
+
+    return add
