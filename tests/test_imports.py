@@ -16,6 +16,7 @@ ORDER = [
     ["acquisition"],
     ["batching"],
     ["strategy", "prediction"],
+    ["shortlist"],
     ["round", "problems", "store"],
     ["arrays"],
     ["simulation", "tables"],

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from aicau import shortlist
 from aicau.acquisition import Score, View
-from aicau.bias import Belief, BiasEstimator, assess
+from aicau.batching.gain import Gain, Screen
+from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
-from aicau.core.pool import coordinates
+from aicau.core.pool import Frame, coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
 from aicau.gp.plates import Controls, without_plates
@@ -195,6 +197,83 @@ def view_of(
         weight=weight,
         chance=chance,
     ).with_estimate(estimate)
+
+
+@dataclass(frozen=True)
+class Look:
+    """One target of a batch: what was fitted, what it counts beside others, and parameters of `Round.choose`."""
+
+    how: Round
+    state: State
+    share: float = 1.0
+    past: Past | None = None
+    weight: Tensor | None = None  # (1, n)
+    chance: Tensor | None = None  # (1, n)
+
+    def scored(
+        self,
+        strategy: Strategy,
+        room: Tensor,
+        known: Tensor,
+        round: int,
+        keys: Tensor | None,
+        part: Tensor | None = None,  # (s,) some of the candidates
+        frame: Frame | None = None,  # of all, where there is a part
+    ) -> tuple[Score, View]:
+        """The score and what is known, of all candidates or of a part of them."""
+        state, own = self.state, (room, known, self.weight, self.chance)
+        if part is not None:
+            state, own = state.among(part), tuple(None if each is None else each[:, part] for each in own)  # type: ignore[assignment]
+        at = None if frame is None else frame.coordinates(state.x)
+        more = {"keys": keys, "frame": at, "weight": own[2], "chance": own[3]}
+        estimate = self.how.assess(strategy, state)
+        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], self.past, round, **more)
+        return score.times(torch.tensor([self.share])), view
+
+
+def propose(
+    strategy: Strategy,
+    looks: Sequence[Look],  # one for each target, of one run
+    m: int,
+    room: Tensor,  # (1, n)
+    known: Tensor,  # (1, n)
+    round: int = 0,
+    keys: Tensor | None = None,
+    cost: Tensor | None = None,  # (1, n)
+    budget: float = float("inf"),
+) -> Choice:
+    """The next m points, for one target or several. What is looked at of a large pool is bounded, and found in one pass
+    over it (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
+
+    def choose(views: Sequence[tuple[Score, View]], part: Tensor | None = None) -> Choice:
+        price = cost if cost is None or part is None else cost[:, part]
+        view = replace(views[0][1], others=tuple(views[1:]), cost=price, budget=budget)
+        return strategy.choose(view, m, _previous(looks[0].state, looks[0].past, round))
+
+    seen, x = (room, known, round, keys), looks[0].state.x
+    if len(x) <= shortlist.LARGE or not isinstance(strategy.batching, Gain) or strategy.difference:
+        return choose([look.scored(strategy, *seen) for look in looks])
+    frame = Frame.of(x)
+    for look in looks:
+        if isinstance(strategy.bias, Posterior) and look.how.task.squared:
+            strategy.bias.correction(look.state.evidence())  # once, for both parts
+    weights = [look.weight for look in looks if look.weight is not None]
+    drawn = shortlist.draw(len(x), sum(weights[1:], weights[0]) if len(weights) == len(looks) else None)
+    index, stands = drawn.among(known)
+    screens = []
+    for look in looks:
+        score, view = look.scored(strategy, *seen, index, frame)
+        screen = Screen(score, replace(view, stands=stands[None]), m)
+        screens.append((screen, look.chance, look.state.memo.get(strategy.bias)))
+    price = None if cost is None else cost[0].clamp_min(budget / m)
+    listed = shortlist.best(screens, x, frame, room[0], price)
+    index, stands = drawn.among(known, listed)
+    left = room.clone()
+    left[:, drawn.hits], left[:, known[0]] = 0, 0
+    left[:, listed] = room[:, listed]
+    views = [look.scored(strategy, left, known, round, keys, index, frame) for look in looks]
+    choice = choose([(score, replace(view, stands=stands[None])) for score, view in views], index)
+    return replace(choice, selection=replace(choice.selection, index=index[choice.selection.index]))
 
 
 def _previous(state: State, past: Past | None, round: int) -> Score | None:

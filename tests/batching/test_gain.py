@@ -107,7 +107,7 @@ def test_portions_and_a_short_list_choose_the_same(monkeypatch):
     view, score = view_of(300, fitted=networks()), score_of(300)
     whole = Gain().select(score, view, 6)
     monkeypatch.setattr(gain, "LISTED", 64)
-    monkeypatch.setattr(gain, "HELD", 100)
+    monkeypatch.setattr(gain, "PORTION", 100)
     parts = Gain().select(score, view, 6)
     assert torch.equal(parts.index, whole.index)
     for name, part in whole.parts.items():

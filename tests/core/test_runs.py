@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from aicau.core.runs import by_run
+from aicau.core.runs import by_run, over
 
 
 @pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 3)])
@@ -19,3 +19,13 @@ def test_leading_dimensions_come_back(lead):
     torch.testing.assert_close(total, y.sum((-1, -2)))
     torch.testing.assert_close(both, 11 * y)
     assert calls == [(1, 4, 2)] * max(1, torch.Size(lead).numel())
+
+
+def test_over_keeps_the_order_and_the_threads():
+    before = torch.get_num_threads()
+    inside = list(over(lambda part: (part, torch.get_num_threads()), iter(range(50))))
+    assert [part for part, _ in inside] == list(range(50))
+    assert {count for _, count in inside} == {1}
+    with pytest.raises(ZeroDivisionError):
+        list(over(lambda part: 1 / part, [2, 1, 0, 1, 2]))
+    assert torch.get_num_threads() == before

@@ -276,3 +276,25 @@ def test_parameters_from_some_rows_posterior_from_all():
     assert some.weights.shape == (1, 90)
     at = torch.tensor(at)[None]
     torch.testing.assert_close(some.mean(at), whole.mean(at), rtol=0.2, atol=0.05)
+
+
+@pytest.mark.parametrize(("shape", "linear"), [("matern", 0.25), ("rbf", 0.0)])
+def test_single_precision_is_the_same_to_its_rounding(shape, linear):
+    draw = torch.Generator().manual_seed(5)
+    x = torch.rand(1, 300, 4, generator=draw).double() * 3
+    y = torch.sin(2 * x[..., 0]) + 0.3 * torch.randn(1, 300, generator=draw).double()
+    process = gp.Process(noise=True, constant=10.0, signal_prior=(0.0, 1.0), shape=shape, linear=linear)
+    fitted = process.fit(x, y, torch.ones_like(y, dtype=torch.bool), most=100)
+    at = torch.rand(1, 500, 4, generator=draw) * 3
+    for few, exact in zip(fitted.both(at), fitted.both(at.double()), strict=True):
+        assert few.dtype == torch.double
+        torch.testing.assert_close(few, exact, rtol=2e-3, atol=1e-4)
+    assert not torch.equal(fitted.mean(at), fitted.mean(at.double()))
+
+
+def test_where_rounding_would_matter_nothing_is_rounded():
+    """Hardly any noise: weights are large and cancel."""
+    x = torch.linspace(0, 1, 60).double()[None, :, None]
+    fitted = gp.Process(alpha=1e-8).fit(x, torch.sin(9 * x[..., 0]), torch.ones(1, 60, dtype=torch.bool))
+    at = torch.rand(1, 50, 1)
+    assert torch.equal(fitted.mean(at), fitted.mean(at.double()))

@@ -55,6 +55,8 @@ class View:
         How much the error of each point counts; None: all alike.
     chance : Tensor, shape (..., n)
         Where only points that are good themselves are looked for: how likely each is; None: any point will do.
+    stands : Tensor, shape (..., n)
+        Where x is a part of a larger pool: how many candidates each point stands for; None: itself.
     others : tuple of (Score, View)
         What is known of further targets that the same batch is to serve, each with its score.
     cost : Tensor, shape (..., n)
@@ -85,6 +87,7 @@ class View:
     times: Tensor | None = None
     weight: Tensor | None = None
     chance: Tensor | None = None
+    stands: Tensor | None = None
     others: "tuple[tuple[Score, View], ...]" = ()
     cost: Tensor | None = None
     budget: float = float("inf")

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import View
+from aicau.core.runs import PORTION
 from aicau.ensembles import gradients
 from aicau.gp import rbf
 
-PORTION = 4096  # candidates up to which all features are kept
+SAMPLED = 32_768  # points that the error is summed over at most (`sample`)
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 
 
@@ -59,7 +60,8 @@ class Features:
         known = known[evenly(len(known), most // 2, view.x)] if n > most else known[:0]
         some = evenly(n, most - len(known), view.x)
         self.covariance = Covariance(view, some)
-        self.landmarks = self.covariance.at(torch.cat([known, some]).unique())
+        self.index = torch.cat([known, some]).unique()
+        self.landmarks = self.covariance.at(self.index)
         values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
         kept = values > KEPT * values[-1]
         self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
@@ -81,3 +83,18 @@ class Features:
 def evenly(n: int, most: int, like: Tensor) -> Tensor:
     """At most `most` of n places, evenly spaced."""
     return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()
+
+
+def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
+    """Points that M is summed over, and their weights: all, or of a large pool `SAMPLED`, as likely as α is large.
+
+    They lie evenly spaced along the sum of α, so that few points that count much are all among them.
+    """
+    there = (alpha > 0).nonzero()[:, 0] if len(alpha) > SAMPLED else torch.arange(len(alpha), device=alpha.device)
+    if len(there) <= SAMPLED:
+        return there, alpha
+    along = alpha.double().cumsum(0)
+    steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
+    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
+        alpha, float(along[-1]) / SAMPLED
+    )

@@ -18,11 +18,11 @@ multiplied by how likely that is, of a known one by 0: what is found need not be
 
 The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
 coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
-not count. Everything is a sum or a maximum over points, so a large pool goes through in portions.
+not count. Everything is a sum or a maximum over points; of a large pool `Screen` tells which to look at.
 """
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -31,17 +31,16 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, check_enough, take_best
-from aicau.batching.features import Features
+from aicau.batching.features import SAMPLED, Features, evenly, sample
 from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
-from aicau.core.runs import threads_for
+from aicau.core.runs import PORTION, over, threads_for
 
 LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
-LISTED = 4096  # points that are looked at together
-HELD = 8 * LISTED  # points that wait with their features in memory
-NAMES = ("index", "phi", "noise", "variance", "shared")  # of what is held
-SAMPLED = 32_768  # points that M is summed over at most (`sample`)
+LISTED = 16_384  # points that compete
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
+SKETCHED = 128  # landmarks of `Screen`
+STAGES = 16  # of a batch that are looked at
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 
 
@@ -80,53 +79,27 @@ class Gain:
 def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     """One run: points in the order of choice, their gain, α, share of the whole and whether they were known.
 
-    `first` holds the gain of every point before any is chosen. What is chosen only lowers it (but for rare points), so
-    a step looks at those points whose gain at first is above the best gain now; the others need not be computed again.
-
     With further targets (`view.others`) the gain is the sum of theirs. With costs it counts per cost, but no point
     counts as cheaper than what is left of the budget for each point that is left: money that is left over buys nothing.
     """
-    works = [Work(*pair) for pair in ((score, view), *view.others)]
-    first = torch.where(view.allowed[0], sum_of(work.first() for work in works), -torch.inf)
+    pairs = ((score, view), *view.others)
+    bases = [Basis(*pair, LANDMARKS) for pair in pairs]
     room = (view.allowed.long() if view.room is None else view.room)[0].clone()
-    known, chosen, left, lead = view.measured[0].clone(), [], view.budget, works[0]
-    price = torch.ones_like(first[:1]).expand_as(first)
+    index = competing(pairs, m, room)
+    works = [Work(base, index) for base in bases]
+    known, chosen, left = view.measured[0].clone(), [], view.budget
+    price = torch.ones_like(works[0].variance)
     for step in range(m):
         if view.cost is not None:
-            price = view.cost[0].to(first).clamp_min(left / (m - step))
+            price = view.cost[0, index].to(price).clamp_min(left / (m - step))
             room[view.cost[0] > left] = 0
-            first[room == 0] = -torch.inf
             if not bool((room > 0).any()):
                 break
-        rate = first if view.cost is None else first / price
-        while not len(lead.index) or float(rate.max()) > float(best(works, room, price)[1]):
-            values, more = rate.topk(min(len(rate), LISTED))
-            more = more[values > -torch.inf].sort().values
-            if not len(more):
-                break
-            first[more] = rate[more] = -torch.inf
-            for work in works:
-                work.add(more)
-            if len(lead.index) > HELD:  # the worst wait again, with their gain as it is now
-                gain = sum_of(work.now() for work in works)
-                order = (gain / price[lead.index]).argsort(descending=True, stable=True)
-                kept, gone = (part.sort().values for part in order.tensor_split([HELD // 2]))
-                index = lead.index[gone]
-                first[index] = torch.where(room[index] > 0, gain[gone], -torch.inf)
-                rate[index] = first[index] / price[index]
-                for work in works:
-                    work.keep(kept)
-        place = best(works, room, price)[0]
-        at, worth = lead.index[place], sum_of(work.now()[place] for work in works)
-        chosen.append(
-            (
-                at,
-                worth,
-                sum_of(work.alpha[at] for work in works),
-                worth / sum(w.total for w in works),
-                known[at].clone(),
-            )
-        )
+        gain = sum_of(work.now() for work in works)
+        place, _ = take_best(gain / price, room[index] > 0)
+        at = index[place]
+        alpha, total = sum_of(base.alpha[at] for base in bases), sum(base.total for base in bases)
+        chosen.append((at, gain[place], alpha, gain[place] / total, known[at].clone()))
         room[at] -= 1
         known[at] = True
         left -= 0.0 if view.cost is None else float(view.cost[0, at])
@@ -141,80 +114,134 @@ def sum_of(parts: Iterable[Tensor]) -> Tensor:
     return functools.reduce(torch.add, parts)  # of one part, the same bits
 
 
-def best(works: Sequence["Work"], room: Tensor, price: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the largest gain per price is among the points looked at, and what it is."""
-    index = works[0].index
-    gain = sum_of(work.now() for work in works) / price[index]
-    place, _ = take_best(gain, room[index] > 0)
-    return place, torch.where(room[index[place]] > 0, gain[place], -1.0)
+def competing(pairs: Sequence[tuple[Score, View]], m: int, room: Tensor) -> Tensor:  # (n,)
+    """Points that are looked at: all that may be chosen; of very many those of the largest gains by `Screen`."""
+    index = (room > 0).nonzero()[:, 0]
+    if len(index) <= LISTED:
+        return index
+    screens, parts = [(Screen(*pair, m), pair[1]) for pair in pairs], index.split(PORTION)
+
+    def gains(at: Tensor) -> Tensor:
+        return sum_of(one.gains(v.x[at], None if v.points is None else v.points[at], at) for one, v in screens)
+
+    return most(zip(parts, over(gains, parts), strict=True))
+
+
+def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages, s) of portions -> (at most LISTED,)
+    """Points of the largest gains in each stage, ascending; of equal ones the first. Parts are joined as they come."""
+    held: list[tuple[Tensor, Tensor]] = []
+    floor: Tensor | float = -torch.inf  # what a point must exceed in some stage
+
+    def joined() -> tuple[Tensor, Tensor, Tensor]:
+        index, gain = (torch.cat(part, -1) for part in zip(*held, strict=True))
+        best = gain.argsort(descending=True, stable=True)[:, : LISTED // len(gain)]
+        kept = best.unique()
+        return index[kept], gain[:, kept], gain.gather(-1, best[:, -1:])
+
+    for index, gain in parts:
+        kept = (gain > floor).any(0)
+        held.append((index[kept], gain[:, kept]))
+        if sum(len(one) for one, _ in held) > 4 * LISTED:
+            index, gain, floor = joined()
+            held = [(index, gain)]
+    return joined()[0]
+
+
+class Screen:
+    """Gains of any points by few landmarks: they tell where in a large pool to look closely.
+
+    Before the first choice other points have the largest gains than later: a batch chosen from some points shows where.
+    """
+
+    def __init__(self, score: Score, view: View, m: int) -> None:
+        self.base, room = Basis(score, view, SKETCHED), (view.allowed.long() if view.room is None else view.room)[0]
+        index = (room > 0).nonzero()[:, 0]
+        index = index[evenly(len(index), PORTION, view.x)]
+        work, left, steps = Work(self.base, index), room[index], []
+        self.inside, self.moment = self.base.inside.to(view.x), self.base.moment.to(view.x)
+        self.price = None if view.cost is None else view.cost[0].to(view.x).clamp_min(view.budget / m)
+        for _ in range(min(m, int(left.sum()))):
+            place, _ = take_best(work.now(), left > 0)
+            left[place] -= 1
+            steps.append(work.measure(place))
+        self.moves = [torch.stack(part).to(view.x) for part in zip(*steps, strict=True)]
+        self.stages = set(evenly(len(steps), STAGES, view.x).tolist())
+
+    def gains(  # (s, d) twice, (s,) twice -> (stages, s)
+        self, x: Tensor, points: Tensor | None, index: Tensor | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """Of points by coordinates and by what networks see, per cost. The view has them where they have an index; of
+        others σ² is told (None: as on average)."""
+        base = self.base
+        phi, rest = base.features.of(base.features.covariance.of(x, points))
+        if index is None:
+            rest, factor = rest + (base.noise.mean() if noise is None else noise.to(phi)), None
+        else:
+            rest, factor = rest + base.noise[index], base.chance[index]
+            factor = factor if self.price is None else factor / self.price[index]
+        variance, shared = forms(phi, self.inside, self.moment)
+        own, far, sizes, squares = self.moves
+        bys, crosses = (own @ phi.mT).div_(sizes[:, None]), far @ phi.mT
+        found = []
+        for step, (by, cross) in enumerate(zip(bys, crosses, strict=True)):
+            if step in self.stages:
+                found.append(shared / (variance + rest))
+            shared, variance = moved(shared, variance, by, cross, sizes[step], squares[step])
+        return torch.stack(found) if factor is None else factor * torch.stack(found)
+
+
+class Basis:
+    """What is known of one target before a point is chosen."""
+
+    def __init__(self, score: Score, view: View, landmarks: int) -> None:
+        self.alpha, self.noise = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x)
+        self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
+        if view.chance is not None:
+            self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
+        self.features = Features(view, landmarks)
+        self.inside = posterior(view, self.features, self.noise)
+        self.moment, self.total = moments(self.alpha, view, self.features, self.inside)
 
 
 class Work:
     """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
 
-    def __init__(self, score: Score, view: View) -> None:
-        self.alpha, self.features = positive(score.alpha[0]).to(view.x), Features(view, LANDMARKS)
-        self.sigma2 = noise_of(view).to(view.x)
-        self.seeks = view.chance is not None
-        self.chance = torch.ones_like(self.alpha)
-        if view.chance is not None:
-            self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
-        self.inside = posterior(view, self.features, self.sigma2)
-        self.moment, self.total = torch.zeros_like(self.inside), 0.0
-        some, weight = sample(self.alpha)
-        for index, phi, rest in portions(self.features, some):
-            own = weight[index, None]
-            self.moment += ((phi * own).mT @ phi).double()
-            self.total += float((own[:, 0] * (((phi @ self.inside.to(phi)) * phi).sum(-1) + rest)).sum())
-        self.index = torch.zeros_like(self.chance[:0], dtype=torch.int64)
-        self.phi = self.chance.new_zeros(0, len(self.inside))
-        self.noise = self.variance = self.shared = self.phi[:, 0]
-
-    def first(self) -> Tensor:  # (n,)
-        """The gain of every point of the pool."""
-        found = []
-        for index, phi, rest in portions(self.features, torch.arange(len(self.alpha), device=self.alpha.device)):
-            variance, shared = self.parts(phi)
-            found.append(shared / (variance + (rest + self.sigma2[index])))
-        return self.chance * torch.cat(found)
-
-    def parts(self, phi: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
-        """φᵀAφ and φᵀAMAφ."""
-        moved = phi @ self.inside.to(phi)
-        return (moved * phi).sum(-1), ((moved @ self.moment.to(phi)) * moved).sum(-1)
-
-    def add(self, index: Tensor) -> None:
-        """Further points."""
-        phi, rest = self.features.at(index)
-        own = zip(NAMES, (index, phi, rest + self.sigma2[index], *self.parts(phi)), strict=True)
-        self.__dict__.update({name: torch.cat([getattr(self, name), part]) for name, part in own})
+    def __init__(self, base: Basis, index: Tensor) -> None:
+        parts = zip(*over(base.features.at, index.split(PORTION)), strict=True)
+        self.phi, rest = map(torch.cat, parts)
+        self.noise, self.chance, self.seeks = rest + base.noise[index], base.chance[index], base.seeks
+        self.inside, self.moment = base.inside, base.moment
+        self.variance, self.shared = forms(self.phi, self.inside.to(self.phi), self.moment.to(self.phi))
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
-        return self.chance[self.index] * (self.shared / (self.variance + self.noise)).clamp_min(0)
+        return self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
 
-    def keep(self, places: Tensor) -> None:
-        """All other points are left out."""
-        self.__dict__.update({name: getattr(self, name)[places] for name in NAMES})
-
-    def measure(self, place: Tensor) -> None:
-        """One measurement of a point."""
-        if self.seeks:
-            self.chance[self.index[place]] = 0.0
+    def measure(self, place: Tensor) -> tuple[Tensor, ...]:  # (p,), (p,), (), ()
+        """One measurement of a point; gives what it does to any other (`moved`)."""
         phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
         own = self.inside @ phi
         seen = self.moment @ own
-        by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
-        cross = self.phi @ (self.inside @ seen).to(self.phi)
-        self.shared = self.shared - 2 * by * cross + by**2 * (own @ seen).to(by)
-        self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
+        far, square = self.inside @ seen, own @ seen
+        if self.seeks:
+            self.chance[place] = 0.0
+        by, cross = (self.phi @ own.to(self.phi)) / size.to(self.phi), self.phi @ far.to(self.phi)
+        self.shared, self.variance = moved(self.shared, self.variance, by, cross, size.to(by), square.to(by))
         self.inside = self.inside - torch.outer(own, own) / size
+        return own, far, size, square
 
 
-def portions(features: Features, index: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Some of the pool in portions: indices, φ and ρ."""
-    for some in index.split(LISTED):
-        yield some, *features.at(some)
+def moved(
+    shared: Tensor, variance: Tensor, by: Tensor, cross: Tensor, size: Tensor, square: Tensor
+) -> tuple[Tensor, Tensor]:  # (s,) four times, () twice -> (s,) twice
+    """φᵀAMAφ and φᵀAφ after a measurement."""
+    return shared - 2 * by * cross + by**2 * square, (variance - by**2 * size).clamp_min(0)
+
+
+def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
+    """φᵀAφ and φᵀAMAφ."""
+    by = phi @ inside
+    return (by * phi).sum(-1), ((by @ moment) * by).sum(-1)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
@@ -222,10 +249,31 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
     known = view.measured[0].nonzero()[:, 0]
     precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
     count = measurements(view)[0].to(noise).clamp_min(1)
-    for index in known.split(LISTED):
+    for index in known.split(PORTION):
         phi, rest = features.at(index)
         precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()
     return torch.linalg.inv(precision)
+
+
+def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
+    """M, and the error expected over the whole pool."""
+    alpha = alpha if view.stands is None else alpha * view.stands[0].to(alpha)
+    if len(alpha) >= SAMPLED:  # a landmark that stood for others would look as if it were all of them
+        alpha = alpha.index_fill(0, features.index, 0.0)
+    some, weight = sample(alpha)
+    before = inside.to(view.x)
+
+    def sums(index: Tensor) -> tuple[Tensor, float]:  # of a portion
+        phi, rest = features.at(index)
+        own = weight[index, None]
+        expected = ((phi @ before) * phi).sum(-1) + rest
+        return ((phi * own).mT @ phi).double(), float((own[:, 0] * expected).sum())
+
+    moment, total = torch.zeros_like(inside), 0.0
+    for one, part in over(sums, some.split(PORTION)):
+        moment += one
+        total += part
+    return moment, total
 
 
 def noise_of(view: View) -> Tensor:  # (n,)
@@ -239,16 +287,3 @@ def positive(alpha: Tensor) -> Tensor:  # (n,)
     """α without what is negative or no number; 1 everywhere where nothing is positive."""
     alpha = alpha.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
     return alpha if bool((alpha > 0).any()) else torch.ones_like(alpha)
-
-
-def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
-    """Points that M is summed over, and their weights: all, or of a large pool `SAMPLED`, as likely as α is large.
-
-    They lie evenly spaced along the sum of α, so that few points that count much are all among them.
-    """
-    if len(alpha) <= SAMPLED:
-        return torch.arange(len(alpha), device=alpha.device), alpha
-    along = alpha.double().cumsum(0)
-    steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
-    places = torch.searchsorted(along, steps).clamp_max(len(alpha) - 1)
-    return places, torch.full_like(alpha, float(along[-1]) / SAMPLED)

@@ -13,7 +13,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import threads_for
+from aicau.core.runs import PORTION, SMALL, over, threads_for
 from aicau.gp import noise
 
 
@@ -60,15 +60,24 @@ class Correction:
         ensemble: Tensor,  # (runs, n) μ_F
         rank: int,  # of C's factor
     ) -> Moments:
-        """Over the pool."""
-        with threads_for(len(x)):
-            at = self.frame.coordinates(x.double()).expand(ensemble.shape[0], -1, -1)
-            return self._moments(at, ensemble, rank)
+        """Over the pool; where there is no factor, in portions side by side."""
+        if rank or len(x) <= SMALL or x.is_cuda:
+            with threads_for(len(x)):
+                return self._moments(x.double(), ensemble, rank)
+        parts = zip(x.split(PORTION), ensemble.split(PORTION, -1), strict=True)
+        found = [vars(one) for one in over(lambda part: self._moments(*part, 0), parts)]
+        along = {"mean": -1, "factor": -2, "rest": -1, "aleatoric": -1}
+        joined = {name: torch.cat([one[name] for one in found], dim) for name, dim in along.items()}
+        return Moments(**found[0] | joined)
 
-    def _moments(self, at: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (runs, n, p)
+    def _moments(self, x: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (n, d)
+        at = self.frame.coordinates(x).expand(ensemble.shape[0], -1, -1)
         posterior = self.process.posterior
-        mean = posterior.mean(at)
-        factor, rest = posterior.factor(at, rank)
+        if rank:
+            mean, (factor, rest) = posterior.mean(at), posterior.factor(at, rank)
+        else:
+            mean, rest = posterior.both(at)
+            factor = rest[..., None][..., :0]
         return Moments(
             ensemble - mean if self.truth else mean,
             factor,
@@ -80,13 +89,17 @@ class Correction:
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each
         """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
-        at = self.frame.coordinates(x.double())[None]
-        mean = self.process.posterior.mean(at)
-        return ensemble - mean if self.truth else mean, self.process.posterior.variance(at), self.noise(x)[None]
+        mean, variance = self.process.posterior.both(self.frame.coordinates(x)[None])
+        return ensemble - mean if self.truth else mean, variance, self.noise(x)[None]
+
+    @property
+    def even(self) -> bool:
+        """Whether the noise is the same everywhere."""
+        return bool(torch.isinf(self.process.width).all())
 
     def noise(self, x: Tensor) -> Tensor:  # (m, d) -> (m,)
         """Variance of one measurement of some candidates, for one run."""
-        at = self.frame.coordinates(x.double())[None]
+        at = self.frame.coordinates(x)[None]
         return (self.process.variance_at(at) + self.process.shared[..., None])[0]
 
     def state(self) -> dict[str, Tensor]:

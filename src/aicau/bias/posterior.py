@@ -24,11 +24,12 @@ from aicau.core import decomposition
 from aicau.core.errors import unknown
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run, threads
+from aicau.core.runs import by_run, over, threads
 from aicau.gp import noise
 
 TARGETS = ("best", "truth", "residual")
 BATCHES = ("field", "shift", "none")
+FEW = 200  # rows above which processes are fitted side by side
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,11 @@ class Posterior:
     ) -> list[Correction]:
         """One for each target that is in question."""
         together = batch if self.batches != "none" and noise.several(batch) else None
-        fits = []
-        for target in ("truth", "residual") if self.target == "best" else (self.target,):
+
+        def fit(target: str) -> Correction:
             value = y if target == "truth" else residual
             process = noise.fit(rows, value, together, counts, self.batches == "field", True)
-            fits.append(Correction.of(process, value, target == "truth", frame))
-        return fits
+            return Correction.of(process, value, target == "truth", frame)
+
+        targets = ("truth", "residual") if self.target == "best" else (self.target,)
+        return list(over(fit, targets) if y.numel() > FEW and not y.is_cuda else map(fit, targets))

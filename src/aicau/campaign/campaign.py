@@ -84,6 +84,7 @@ class Campaign(Changing, Showing):
         scale: str = "linear",
         cost: str | None = None,
         target_weights: Mapping[str, float] | None = None,
+        in_place: bool = False,
     ) -> "Campaign":
         """A new campaign over a table of candidates.
 
@@ -130,11 +131,13 @@ class Campaign(Changing, Showing):
             The column of the pool with the cost of measuring each candidate; see `ask`.
         target_weights : mapping, optional
             How much each of several targets counts when a batch is chosen, 1 if not given: {"yield": 2}.
+        in_place : bool
+            Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
         goal = check_goal(goal, task)
         author = check_name("the author", author or default_author())
-        read = tables.read(pool, "the pool" if isinstance(pool, pd.DataFrame) else None, sheet, skip)
+        read, files = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
         own = (strategy, seed, id, ignore, task, ensemble, goal, weight, cost, target_weights)
         settings = settings_for(read, target, batch, *own)
@@ -142,7 +145,7 @@ class Campaign(Changing, Showing):
         add_cost(settings, read, cost)
         if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
             settings["layout"] = made
-        pieces = candidates.cut(read, id, settings["columns"])
+        pieces = candidates.kept(read, id, settings["columns"], files)
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod

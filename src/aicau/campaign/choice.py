@@ -20,7 +20,7 @@ from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import AT_ONCE, Past, Round, first_batch, round_keys
+from aicau.round import AT_ONCE, Look, Past, Round, first_batch, propose, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
@@ -107,17 +107,14 @@ def choose(
     if not fitted:
         choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
-        seen = {"room": torch.where(allowed, m, 0)[None], "known": marked[None], "round": round, "keys": keys}
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
             both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
-            looks.append(_look(part, strategy) | seen | {"weight": both, "chance": chance if aim.seeks else None})
-        others = []
-        for part, look in zip(fitted[1:], looks[1:], strict=True):
-            score, view = part.model.how.scored(strategy, **look)
-            others.append((score.times(torch.tensor([part.share / lead.share])), view))
-        price = {} if cost is None else {"cost": cost[None, :n], "budget": budget}
-        choice = lead.model.how.choose(strategy, m=m, others=others, **looks[0], **price)
+            earlier = part.models.earlier(part.moment) if strategy.difference else None
+            past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
+            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
+        room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
+        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
     unit = 1.0
@@ -140,13 +137,6 @@ def choose(
         for count in counts:
             count[at] += 1
     return picks
-
-
-def _look(part: Part, strategy: Strategy) -> dict[str, Any]:
-    """What a round takes of one target."""
-    earlier = part.models.earlier(part.moment) if strategy.difference else None
-    past = None if earlier is None else _past(earlier)
-    return {"state": part.model.state, "estimate": part.model.estimate(), "past": past}
 
 
 def ranked(strategy: Strategy, parts: Sequence[Part]) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from aicau import ensembles
-from aicau.bias import Belief
+from aicau.bias import Belief, Posterior
 from aicau.campaign.rows import Told
 from aicau.campaign.setup import COMBINED
 from aicau.core.observations import Observations
@@ -18,7 +18,7 @@ from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
 from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.prediction.logarithm import LogPrediction
-from aicau.prediction.regression import ValuePrediction
+from aicau.prediction.regression import ValuePrediction, ValuePredictor
 from aicau.round import AT_ONCE, Round
 from aicau.strategy import Strategy
 
@@ -116,4 +116,6 @@ def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy
     state = State(own, x, rows, fitted, predictions, tensors["keys"], shift, scale, shared)
     parts = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
     predictor = what.load(parts, kept["predictor"] | {"figures": kept["figures"]})
+    if isinstance(strategy.bias, Posterior) and isinstance(predictor, ValuePredictor):
+        state.memo[strategy.bias] = predictor.correction  # it was fitted by this very estimator
     return Model(how, kept["ensemble"], strategy, state, predictor, tuple(kept["labels"]), kept["basis"])

@@ -36,11 +36,13 @@ class Models:
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
-            parts = []
+            settings, start, x = self.store.settings, 0, torch.empty(0)
             with self.store.reading() as session:
                 for _, _, features in session.features():
-                    parts.append(candidates.encode(candidates.unpack(features), self.store.settings["columns"]))
-            x = torch.from_numpy(np.concatenate(parts))
+                    part = candidates.encode(candidates.unpack(features), settings["columns"])
+                    x = x if start else torch.empty(settings["candidates"], part.shape[1])
+                    x[start : start + len(part)] = torch.from_numpy(part)
+                    start += len(part)
             self._x = x.double() if x.numel() <= EXACT else x
         return self._x
 

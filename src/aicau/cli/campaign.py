@@ -34,6 +34,9 @@ def init(
     edges: Edges = True,
     scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
+    in_place: Annotated[
+        bool, typer.Option("--in-place", help="Leave candidates in their Parquet file or folder: nothing is copied")
+    ] = False,
     target_weight: Annotated[
         list[str] | None, typer.Option(help="How much one of several targets counts: NAME=2; repeat")
     ] = None,
@@ -50,7 +53,7 @@ def init(
 
     names = target if len(target) > 1 else target[0]
     settings = (names, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []))
+    plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []), in_place)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,

@@ -85,13 +85,15 @@ def local_factor(
     apart: bool = False,  # True: a point's own rows do not count
 ) -> Tensor:  # (..., n)
     """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1."""
+    if not apart and bool(torch.isinf(width).all()):
+        return inflation.new_ones(()).expand(*width.shape, at.shape[-2])
     scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
-    parts = []
+    parts, own = [], inflation.to(at)[..., None]
     for some in gp.chunks(at, inflation.numel()):
-        square = gp.squares(some, x, scale)
+        square = gp.squares(some, x.to(at), scale.to(at))
         near = torch.where(square > 1e-12, gp.rbf(square), 0.0) if apart else gp.rbf(square)
-        parts.append(((near @ inflation[..., None])[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))
-    return torch.where(torch.isinf(width)[..., None], 1.0, torch.cat(parts, -1))
+        parts.append(((near @ own)[..., 0] + SHRINKAGE) / (near.sum(-1) + SHRINKAGE))
+    return torch.where(torch.isinf(width)[..., None], 1.0, torch.cat(parts, -1).to(inflation))
 
 
 def choose_width(x: Tensor, inflation: Tensor) -> Tensor:  # (..., l, p), (..., l) -> (...)

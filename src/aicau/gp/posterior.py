@@ -1,20 +1,25 @@
 """A fitted process: means, variances and factors of its covariance over a pool, what batches share, rows left out."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from aicau.gp.likelihood import Rows, covariance, kernel
+from aicau.gp.likelihood import SHAPES, Rows, covariance, kernel, squares
 
 PIVOTS = 4096  # points a factor's pivots are sought among
 CELLS = 10**6  # entries of a cross-covariance held at once on the CPU: about what its cache holds
 CELLS_CUDA = 2 * 10**7
+STEADY = 2e-2  # least standard deviation of a row given the others, in units of the target's, for single precision
+HEAVY = 2e3  # largest norm of the weights times σ_f² for single precision: rounding is 1e-7 of it
+BLOCK = 128  # rows of an inverse factor
 
 
 def chunks(at: Tensor, rows: int) -> tuple[Tensor, ...]:  # (..., n, p)
     """Points in portions whose covariance with `rows` measurements fits into the cache (into memory on CUDA)."""
-    return at.split(max(1, (CELLS_CUDA if at.is_cuda else CELLS) // max(1, rows)), dim=-2)
+    cells = CELLS_CUDA if at.is_cuda else CELLS if at.dtype == torch.double else CELLS // 4
+    return at.split(max(1, cells // max(1, rows)), dim=-2)
 
 
 def _solve(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (runs, l, l), (runs, l)
@@ -47,12 +52,37 @@ class Posterior:
         return cls(theta, rows, cholesky, weights, shift, scale)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [(self._cross(some) @ self.weights[..., None])[..., 0] for some in self._chunks(at)]
-        return torch.cat(parts, -1) * self.scale[..., None] + self.shift[..., None]
+        return self._at(at, False)[0]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        parts = [self._prior_at(some) - (self._half(some) ** 2).sum(-2) for some in self._chunks(at)]
-        return torch.cat(parts, -1).clamp_min(0) * self.scale[..., None] ** 2
+        return self._at(at, True)[1]
+
+    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
+        """Mean and variance."""
+        return self._at(at, True)
+
+    def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        """Points in single precision (those of a very large pool) are computed in it where that is safe."""
+        if at.dtype == torch.float and self._single is not None:
+            mean, variance = self._single.at(self, at, spread)
+        else:
+            means, variances = [], []
+            for some in self._chunks(at.to(self.theta)):
+                cross = self._cross(some)
+                means.append((cross @ self.weights[..., None])[..., 0])
+                if spread:
+                    half = torch.linalg.solve_triangular(self.cholesky, cross.mT, upper=False)
+                    variances.append(self._prior_at(some) - (half**2).sum(-2))
+            mean = torch.cat(means, -1)
+            variance = torch.cat(variances, -1) if spread else mean
+        return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
+
+    @cached_property
+    def _single(self) -> "Single | None":
+        """None where rounding would matter: hardly any noise, or weights that cancel."""
+        steady = float(self.cholesky.diagonal(dim1=-2, dim2=-1).amin()) > STEADY
+        size = float((self.theta[..., 0].exp() * self.weights.norm(dim=-1)).max())
+        return Single.of(self) if steady and size < HEAVY else None
 
     def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
         """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact.
@@ -161,3 +191,44 @@ class Posterior:
             left = (left - column**2).scatter(-1, best, -torch.inf)
             pivots.append(best[..., 0])
         return torch.stack(pivots, -1)
+
+
+@dataclass(frozen=True)
+class Single:
+    """A posterior in single precision. What is large and cancels, the constant and the trend, is taken out first."""
+
+    size: Tensor  # (..., 1, 1) σ_f²
+    weights: Tensor  # (..., l, 1), 0 where padded
+    blocks: list[tuple[Tensor, Tensor, Tensor]]  # rows of L⁻¹ without their zeros; what constant and trend give there
+
+    @classmethod
+    def of(cls, posterior: Posterior) -> "Single":
+        rows, size = posterior.rows, posterior.cholesky.shape[-1]
+        whole = torch.diag_embed(rows.valid.to(posterior.theta))
+        inverse = torch.linalg.solve_triangular(posterior.cholesky, whole, upper=False)  # (..., l, l)
+        blocks = []
+        for start in range(0, size, BLOCK):
+            part = inverse[..., start : start + BLOCK, : start + BLOCK]
+            there = rows.linear * (part @ rows.x[..., : start + BLOCK, :]).mT
+            blocks.append((part.mT.float(), (rows.constant * part.sum(-1))[..., None, :].float(), there.float()))
+        weights = (posterior.weights * rows.valid)[..., None]
+        return cls(posterior.theta[..., :1, None].exp().float(), weights.float(), blocks)
+
+    def at(self, posterior: Posterior, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:  # (..., n, p)
+        """Mean and variance in units of the normalised target."""
+        rows, means, variances = posterior.rows, [], []
+        for some in posterior._chunks(at):
+            square = squares(some.to(rows.x), rows.x, posterior.theta).float()  # small differences of large numbers
+            smooth = self.size * SHAPES[rows.shape](square)[0]
+            means.append((smooth @ self.weights)[..., 0])
+            if spread:
+                taken = torch.zeros_like(means[-1])
+                for part, constant, slope in self.blocks:
+                    half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
+                    half = half.add_(some @ slope) if rows.linear else half
+                    taken += half.square_().sum(-1)
+                variances.append(posterior._prior_at(some).float() - taken)
+        own = posterior.weights * rows.valid
+        trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
+        mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]
+        return mean, torch.cat(variances, -1).to(own) if spread else mean

@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau.bias import BiasEstimator, Evidence, skill
+from aicau.bias import BiasEstimator, Correction, Evidence, skill
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.task import Task
@@ -66,6 +66,13 @@ class State:
         """Some of the runs (along the first leading dimension)."""
         names = ("observations", "fitted", "predictions", "keys", "shift", "scale", "shared")
         return replace(self, **{name: getattr(self, name)[run] for name in names}, memo={})
+
+    def among(self, index: Tensor) -> "State":  # (s,) ascending, the measured ones among them
+        """The same over a part of the pool; what was fitted stays, and holds nothing of the pool."""
+        rows = replace(self.observations, index=torch.searchsorted(index, self.observations.index))
+        predictions = self.predictions.index_select(self.keys.ndim + 1, index)
+        memo = {key: kept for key, kept in self.memo.items() if isinstance(kept, Correction)}
+        return replace(self, x=self.x[index], observations=rows, predictions=predictions, memo=memo)
 
     def evidence(self, oracle: Callable[[int], Tensor] | None = None) -> Evidence:
         """What a bias estimator may see."""

@@ -26,6 +26,7 @@ from torch import Tensor
 from aicau.bias import Correction
 from aicau.core import streams
 from aicau.core.pool import Frame
+from aicau.core.runs import over
 from aicau.core.streams import Purpose
 from aicau.ensembles.base import fold_membership
 from aicau.prediction import calibration
@@ -37,6 +38,7 @@ NETWORKS = "networks"  # by their name among the weights
 LEADING = "process"  # the model whose variance is used
 POWER = 3.0  # of the inverse left-out errors
 FOLDS = 5
+FEW = 200  # measured points above which models are fitted side by side
 LEAST = 5  # measured points that it takes: fewer say nothing about which model is good
 KEPT = ("left_out", "share", "point", "value", "pull", "unknown")  # tensors beside those of the models
 
@@ -87,10 +89,11 @@ class Combination:
         own: Tensor,  # (m,) noise by the correction
     ) -> tuple[Tensor, Tensor, Tensor]:  # (m,) each
         """The prediction of some candidates, its expected squared error, and the noise of one measurement."""
-        at = self.frame.coordinates(x.double())
-        found = {name: model.mean(at) for name, model in self.models.items()} | {NETWORKS: networks}
-        mean, apart = combined(found, self.weights)
-        unknown, noise = self.scales.parts(mean, leading(self.models).variance(at) + apart, own)
+        at = self.frame.coordinates(x)
+        first, variance = leading(self.models).both(at)
+        found = {name: model.mean(at) for name, model in self.models.items() if name != LEADING}
+        mean, apart = combined(found | {LEADING: first, NETWORKS: networks}, self.weights)
+        unknown, noise = self.scales.parts(mean, variance + apart, own)
         place = torch.searchsorted(self.point, index).clamp_max(len(self.point) - 1)
         known = self.point[place] == index
         mean = torch.where(known, mean + self.pull[place] * (self.value[place] - mean), mean)
@@ -175,7 +178,9 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     some = spread_over(len(state.x))
     pool = correction.frame.coordinates(state.x[some].double())
     points = Points(at, y, count, fold, seed, knots_of(pool))
-    fitted = {name: kind.fit(points) for name, kind in MODELS.items()}
+    kinds = MODELS.values()
+    each = over(lambda kind: kind.fit(points), kinds) if len(point) > FEW else (kind.fit(points) for kind in kinds)
+    fitted = dict(zip(MODELS, each, strict=True))
     models = {name: model for name, (model, _) in fitted.items()}
     outside = {name: out for name, (_, out) in fitted.items()}
     said = times * (value + evidence.crossfitted()[0])

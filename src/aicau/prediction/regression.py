@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aicau.bias import BiasEstimator, Correction, Posterior
 from aicau.core import decomposition
-from aicau.core.runs import threads, threads_for
+from aicau.core.runs import PORTION, SMALL, over, threads
 from aicau.core.task import REGRESSION, Task
 from aicau.prediction import combination
 from aicau.prediction.base import (
@@ -138,28 +138,35 @@ class ValuePredictor:
     combination: Combination | None = None  # None: too few points
 
     def predict(self, state: State, index: Tensor | None = None) -> ValuePrediction:
-        """All candidates or some, in the target's own units."""
-        members = members_at(state, index)
-        x = state.x if index is None else state.x[index]
-        with threads_for(len(state.x)):
-            ensemble = decomposition.mean(members).double()
-            mean, unknown, own = self._at(x, index, ensemble)
-            # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
-            unknown = unknown + self.shared / self.batches
-            scale = state.scale[0]
-            off = ((ensemble - mean) ** 2 + unknown) * scale**2
-            apart = decomposition.epistemic(members).double() * scale**2
-            new, left = (own + self.shared) * scale**2, unknown * scale**2
-            own_mean, own_ensemble = (state.in_units(part[None])[0] for part in (mean, ensemble))
-            return ValuePrediction(own_mean, own_ensemble, apart, off, new, left, *self._left_out())
+        """All candidates or some, in the target's own units; of a large pool in portions side by side."""
+        index = torch.arange(len(state.x)) if index is None else index
+        if len(state.x) <= SMALL:
+            with threads(1):
+                parts = self._parts(state, index)
+        else:
+            found = over(lambda some: self._parts(state, some), index.split(PORTION))
+            parts = tuple(torch.cat(part) for part in zip(*found, strict=True))
+        mean, ensemble, apart, off, new, left = parts
+        return ValuePrediction(mean, ensemble, apart, off, new, left, *self._left_out())
 
-    def _at(self, x: Tensor, index: Tensor | None, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _parts(self, state: State, index: Tensor) -> tuple[Tensor, ...]:  # (m,) -> (m,) each
+        """Mean, ensemble, epistemic, bias, aleatoric, unknown."""
+        members, x, scale = members_at(state, index), state.x[index], state.scale[0]
+        ensemble = decomposition.mean(members).double()
+        mean, unknown, own = self._at(x, index, ensemble)
+        # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
+        unknown = unknown + self.shared / self.batches
+        off = ((ensemble - mean) ** 2 + unknown) * scale**2
+        apart = decomposition.epistemic(members).double() * scale**2
+        own_mean, own_ensemble = (state.in_units(part[None])[0] for part in (mean, ensemble))
+        return own_mean, own_ensemble, apart, off, (own + self.shared) * scale**2, unknown * scale**2
+
+    def _at(self, x: Tensor, index: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Mean, expected squared error and noise of the candidates x (m, d), in units; all (m,)."""
         if self.combination is None:
             bias, unknown, own = (part[0] for part in self.correction.at(x, ensemble[None]))
             return ensemble - bias, unknown, own
-        which = torch.arange(len(x)) if index is None else index
-        return self.combination.at(x, which, ensemble, self.correction.noise(x))
+        return self.combination.at(x, index, ensemble, self.correction.noise(x))
 
     def _left_out(self) -> tuple[Tensor, Tensor]:  # (l,) twice
         """Standardised left-out errors, and what each weighs."""

@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import inspect, select
 
-from aicau.core.errors import AicauError
+from aicau.core.errors import AicauError, StoreError
+from aicau.store import inplace
 from aicau.store.changes import NUMBERED
 from aicau.store.engine import explained
 from aicau.store.schema import asks, chunks, events, metadata, tells
@@ -63,9 +64,15 @@ def _candidates(session: Session, settings: dict[str, Any]) -> list[str]:
     if sum(row.size for row in rows) != settings["candidates"]:
         wrong.append(f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in")
     known = {row.number: row.digest for row in rows}
-    for number, ids, features in session.features():
+    for number, ids, features in session.features(as_kept=True):
         if hashlib.sha256(bytes(ids) + bytes(features)).hexdigest() != known[number]:
             wrong.append(f"candidates of chunk {number} have changed")
+            continue
+        try:
+            inplace.check(features, thoroughly=True)
+        except StoreError as error:
+            wrong.append(str(error))
+            break
     return wrong
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Column, Connection, Row, Select, Table, bindparam, func, select, update
 
 from aicau.core.errors import InputError, shown
-from aicau.store import identity
+from aicau.store import identity, inplace
 from aicau.store.identity import Measurement
 from aicau.store.kept import Kept
 from aicau.store.schema import asks, chunks, events, measurements, meta, proposals, tells
@@ -55,21 +55,25 @@ class Session(Kept):
 
     def ids(self) -> list[bytes]:
         """The ids of every chunk, in order."""
-        return list(self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number)))
+        return [
+            inplace.resolved(part) for part in self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number))
+        ]
 
     def sizes(self) -> list[int]:
         """How many candidates every chunk has, in order."""
         return list(self.connection.scalars(select(chunks.c.size).order_by(chunks.c.number)))
 
-    def features(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[int, bytes, bytes]]:
-        """Number, ids and columns of all chunks or of some, one at a time."""
+    def features(
+        self, numbers: Iterable[int] | None = None, as_kept: bool = False
+    ) -> Iterator[tuple[int, bytes, bytes]]:
+        """Number, ids and columns of all chunks or of some, one at a time; `as_kept` gives the bytes of the store."""
         wanted = select(chunks.c.number).order_by(chunks.c.number)
         if numbers is not None:
             wanted = wanted.where(chunks.c.number.in_(sorted({int(number) for number in numbers})))
         for number in self.connection.scalars(wanted).all():
             where = chunks.c.number == number
             ids, columns = self.connection.execute(select(chunks.c.ids, chunks.c.features).where(where)).one()
-            yield number, ids, columns
+            yield (number, ids, columns) if as_kept else (number, inplace.resolved(ids), inplace.resolved(columns))
 
     # Asking
 

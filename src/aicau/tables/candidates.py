@@ -7,6 +7,7 @@ per level, centred, and scaled so that the column as a whole has variance 1 and 
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
-from aicau.store import Chunk
+from aicau.store import Chunk, inplace
 from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
 from aicau.tables.sheet import Sheet
@@ -149,6 +150,19 @@ def _check_levels(sheet: Sheet, name: str, count: int) -> None:
 
 def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> Iterator[Chunk]:
     """The candidates as chunks; ids are checked before the first one leaves. With the schema of others, as theirs."""
+    ids, table = _arrays(sheet, id, columns)
+    try:
+        table = table if schema is None else table.cast(schema.remove_metadata())
+    except (pa.ArrowException, ValueError) as error:
+        raise InputError(
+            f"{sheet.name}: a column has another type than before ({reason(error)}); write it alike"
+        ) from error
+    for start in range(0, sheet.rows, CHUNK):
+        yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
+
+
+def _arrays(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> tuple[pa.Array, pa.Table]:
+    """Ids, all different, and the columns as they are kept."""
     ids = sheet.texts(id)
     _distinct(sheet, id, ids)
     arrays: dict[str, pa.Array] = {}
@@ -160,15 +174,27 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
             arrays[name] = sheet.texts(name)
         else:
             arrays[name] = _kept(sheet, name)
-    table = pa.table(arrays)
-    try:
-        table = table if schema is None else table.cast(schema.remove_metadata())
-    except (pa.ArrowException, ValueError) as error:
-        raise InputError(
-            f"{sheet.name}: a column has another type than before ({reason(error)}); write it alike"
-        ) from error
-    for start in range(0, sheet.rows, CHUNK):
-        yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
+    return ids, pa.table(arrays)
+
+
+def kept(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], files: Sequence[Path]) -> Iterator[Chunk]:
+    """The candidates as chunks; with Parquet files, whose rows the sheet has, as chunks that say where they are."""
+    if not files:
+        yield from cut(sheet, id, columns)
+        return
+    ids, table = _arrays(sheet, id, columns)
+    start = 0
+    for file in files:
+        for rows, *parts in inplace.refer(file, {id: "id"}, {c["name"]: c["kind"] for c in columns}):
+            both = pa.table({"id": ids.slice(start, rows)}), table.slice(start, rows)
+            for part, known in zip(parts, both, strict=True):
+                if not unpack(inplace.resolved(part)).equals(known):
+                    raise InputError(
+                        f"{sheet.name}: candidates can stay in their file where numbers are kept as numbers and text"
+                        " has no blanks around it; write the file again, or leave --in-place out"
+                    )
+            yield Chunk(rows, *parts)
+            start += rows
 
 
 def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:

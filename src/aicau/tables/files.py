@@ -53,6 +53,28 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     return found
 
 
+def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> tuple[Sheet, list[Path]]:
+    """Candidates from a table; those that stay in place from a Parquet file or a folder of them, with the files."""
+    if not in_place:
+        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip), []
+    path = Path(source) if isinstance(source, str | Path) else Path()
+    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not files or not all(map(_is_parquet, files)):
+        raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
+    try:
+        return Sheet(pa.concat_tables([read(file).table for file in files]), short(path.name)), files
+    except pa.ArrowException as error:
+        raise InputError(f"the files of one pool need the same columns ({reason(error)}); write them alike") from error
+
+
+def _is_parquet(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"PAR1"
+    except OSError:
+        return False
+
+
 def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     if data[:4] == b"PAR1":
         return _from_parquet(data, name)

@@ -105,8 +105,7 @@ def trees_mean(
         return reference.trees_mean(*tensors)
     from aicau.ensembles.kernels import cpu_trees
 
-    with _launch():
-        return torch.from_numpy(cpu_trees.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
+    return torch.from_numpy(cpu_trees.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
 def embed(

@@ -51,6 +51,11 @@ class ProcessModel:
         """The posterior variance of the truth."""
         return self.posterior.variance(at[None])[0]
 
+    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (m, p) -> (m,) twice
+        """Mean and variance."""
+        mean, variance = self.posterior.both(at[None])
+        return mean[0], variance[0]
+
     def tensors(self) -> dict[str, Tensor]:
         """All that `load` needs."""
         own, rows = self.posterior, self.posterior.rows

@@ -28,12 +28,12 @@ def knots_of(at: Tensor) -> Tensor:  # (n, p) -> (2, p, KNOTS)
 def ranked(at: Tensor, knots: Tensor) -> Tensor:  # (n, p), (2, p, k) -> (n, p)
     """Ranks of any values, interpolated; beyond the first and the last knot nothing changes."""
     values, rank = knots
-    points = at.mT.contiguous()  # (p, n)
+    points = at.mT.to(values).contiguous()  # (p, n)
     high = torch.searchsorted(values, points, right=True).clamp(1, values.shape[-1] - 1)
     ends = [part.gather(-1, place) for part in (values, rank) for place in (high - 1, high)]
     gap = ends[1] - ends[0]
     share = torch.where(gap > 0, (points - ends[0]) / torch.where(gap > 0, gap, 1.0), 1.0).clamp(0, 1)
-    return torch.lerp(ends[2], ends[3], share).mT.contiguous()
+    return torch.lerp(ends[2], ends[3], share).mT.to(at).contiguous()
 
 
 @dataclass(frozen=True)

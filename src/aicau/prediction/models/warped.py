@@ -74,7 +74,7 @@ class WarpedModel:
 
     def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
         """The mean in the target's own units."""
-        return self._back(self.process.mean(at), self.process.variance(at))
+        return self._back(*self.process.both(at))
 
     def tensors(self) -> dict[str, Tensor]:
         """All that `load` needs."""

@@ -1,0 +1,119 @@
+"""Candidates that stay in their Parquet files: the same campaign as a copy, and no other one once a file changed."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from aicau import Campaign
+from aicau.core.errors import InputError, StoreError
+
+
+def pool_of(n=90):
+    draw = np.random.default_rng(0)
+    found = pd.DataFrame(draw.random((n, 3)).astype(np.float32), columns=["a", "b", "c"])
+    found["d"] = draw.integers(5, size=n)
+    found["kind"] = draw.choice(["x", "y"], n)
+    found.insert(0, "id", [f"m{i}" for i in range(n)])
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two files, and row groups of different sizes."""
+    (tmp_path / "pool").mkdir()
+    whole = pool_of()
+    whole[:50].to_parquet(tmp_path / "pool" / "one.parquet", row_group_size=20, index=False)
+    whole[50:].to_parquet(tmp_path / "pool" / "two.parquet", index=False)
+    return tmp_path
+
+
+def play(campaign):
+    """Ids of two batches, predictions and counts."""
+    first = campaign.ask(8)
+    campaign.tell(pd.DataFrame({"id": first["id"], "y": first["a"] + first["b"] ** 2}))
+    second = campaign.ask(5)
+    return [*first["id"], *second["id"]], campaign.predict(), campaign.status()["measured"]
+
+
+def test_it_is_the_same_campaign_as_a_copy(folder):
+    with (
+        Campaign.create(folder / "copy.db", pool_of(), target="y") as copy,
+        Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there,
+    ):
+        one, other = play(copy), play(there)
+        assert one[0] == other[0]
+        pd.testing.assert_frame_equal(one[1], other[1])
+        assert one[2] == other[2] == 8
+        assert all(check.ok for check in there.doctor())
+        there.export(folder / "out")
+    with Campaign.import_(folder / "out", folder / "again.db") as again:
+        pd.testing.assert_frame_equal(again.predict(), other[1])
+    with Campaign.open(folder / "there.db") as there, there.store.reading() as session:
+        kept = [(len(ids), columns[:11]) for _, ids, columns in session.features(as_kept=True)]
+    assert [columns for _, columns in kept] == [b'{"in_place"'] * 4
+
+
+def test_a_changed_file_is_refused(folder):
+    with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there:
+        there.ask(3)
+    file = folder / "pool" / "two.parquet"
+    os.utime(file)  # another time, the same content
+    with Campaign.open(folder / "there.db") as there:
+        assert len(there.ask(3)) == 3
+        table = pq.read_table(file)
+        pq.write_table(table.set_column(1, "a", pa.array(np.zeros(len(table), np.float32))), file)
+        with pytest.raises(StoreError, match=r"two.parquet holds the candidates.*has changed.*put the old file back"):
+            there.tell(pd.DataFrame({"id": ["m1"], "y": [1.0]}))
+        assert [check.name for check in there.doctor() if not check.ok]
+        file.unlink()
+        with pytest.raises(StoreError, match="cannot be read"):
+            there.tell(pd.DataFrame({"id": ["m1"], "y": [1.0]}))
+
+
+def test_only_parquet_can_stay_in_place(tmp_path):
+    pool_of().to_csv(tmp_path / "pool.csv", index=False)
+    for pool in (tmp_path / "pool.csv", tmp_path, tmp_path / "none.parquet", pool_of()):
+        with pytest.raises(InputError, match="can stay in place"):
+            Campaign.create(tmp_path / "there.db", pool, target="y", in_place=True)
+    assert not (tmp_path / "there.db").exists()
+
+
+def test_a_killed_ask_leaves_no_trace(tmp_path):
+    """Killed in the middle of an ask over many candidates: nothing changed, and it can be asked again."""
+    draw = np.random.default_rng(1)
+    pool = pd.DataFrame(draw.random((70_000, 3)), columns=list("abc"))
+    pool.insert(0, "id", [f"m{i}" for i in range(len(pool))])
+    pool.to_parquet(tmp_path / "pool.parquet")
+    path = tmp_path / "big.db"
+    with Campaign.create(path, tmp_path / "pool.parquet", target="y", in_place=True) as campaign:
+        some = pool[::3500]
+        campaign.tell(pd.DataFrame({"id": some["id"], "y": some["a"]}))
+        campaign.predict(tmp_path / "said.parquet")  # the model is kept
+        before = campaign.store.fingerprint()
+        marked = tmp_path / "choosing"
+        code = f"""
+from pathlib import Path
+from aicau import Campaign, shortlist
+whole = shortlist.portions
+def portions(x):
+    Path({str(marked)!r}).touch()
+    while True:
+        yield from whole(x)
+shortlist.portions = portions
+Campaign.open({str(path)!r}).ask(8)
+"""
+        child = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
+        while not marked.exists() and child.poll() is None:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGKILL)
+        assert child.wait() == -signal.SIGKILL
+        assert campaign.store.fingerprint() == before
+        assert list(campaign.ask(8, preview=True)["id"]) == list(campaign.ask(8)["id"])

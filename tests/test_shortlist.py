@@ -1,0 +1,88 @@
+"""A batch from a part of a large pool: what the part is, and that it does not depend on how the pool is read."""
+
+import pytest
+import torch
+
+from aicau import MLP, Observations, Round, Strategy, shortlist, streams
+from aicau.batching import gain
+from aicau.ensembles.kernels import MLPSettings
+from aicau.round import Look, propose
+
+N, M = 3000, 8
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = torch.rand(N, 3, generator=torch.Generator().manual_seed(1)).double() * 3
+    index = torch.arange(0, N, 120)[None]
+    rows = Observations(index, torch.sin(2 * x[index][..., 0]), torch.zeros(index.shape[-1], dtype=torch.long))
+    how = Round(MLP(settings=MLPSettings(max_epochs=50)))
+    return how, how.fit(x, rows, streams.runs(0, 1))
+
+
+def chosen(fitted, weight=None, targets=1):
+    how, state = fitted
+    known = state.observations.counts(N) > 0
+    look = Look(how, state, weight=weight)
+    return propose(Strategy.parse("default"), [look] * targets, M, torch.where(known, 0, 1), known)
+
+
+@pytest.fixture
+def large(monkeypatch):
+    monkeypatch.setattr(shortlist, "LARGE", 100)
+    monkeypatch.setattr(shortlist, "SAMPLED", 1000)
+    monkeypatch.setattr(gain, "SAMPLED", 1000)
+    monkeypatch.setattr(gain, "LISTED", 256)
+
+
+def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
+    found = []
+    for portion in (10**6, 64, 999):
+        monkeypatch.setattr(shortlist, "PORTION", portion)
+        found.append(chosen(fitted).selection)
+    for other in found[1:]:
+        assert torch.equal(other.index, found[0].index)
+        torch.testing.assert_close(other.parts["worth"], found[0].parts["worth"])
+    assert len(set(found[0].index[0].tolist())) == M
+
+
+def test_a_part_lowers_nearly_as_much_as_the_whole(fitted, large, monkeypatch):
+    few = chosen(fitted)
+    monkeypatch.setattr(shortlist, "LARGE", N)
+    whole = chosen(fitted)
+    assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
+
+
+def test_candidates_that_count_are_all_drawn(fitted, large):
+    """Ten of 3000 candidates count: the error is summed over them, and the batch goes there."""
+    weight = torch.zeros(1, N).double()
+    weight[0, 700:710] = 2.0
+    drawn = shortlist.draw(N, weight)
+    assert drawn.hits.unique().tolist() == list(range(700, 710))
+    index, stands = drawn.among(weight > 1)
+    assert index.tolist() == list(range(700, 710))
+    torch.testing.assert_close(stands, torch.ones(10).double())
+    near = fitted[1].x[chosen(fitted, weight).selection.index[0, 0]]
+    assert float(torch.cdist(near[None], fitted[1].x[700:710]).min()) < 1
+
+
+def test_what_is_drawn_stands_for_the_pool():
+    index, stands = shortlist.draw(10**6, None).among(torch.zeros(1, 10**6, dtype=torch.bool))
+    assert len(index) == shortlist.SAMPLED
+    assert float(stands.sum()) == pytest.approx(10**6)
+
+
+def test_lists_are_joined_as_they_come(monkeypatch):
+    monkeypatch.setattr(gain, "LISTED", 20)
+    gains = torch.rand(2, 1000, generator=torch.Generator().manual_seed(3)).round(decimals=2)  # with equal ones
+    index = torch.arange(1000)
+    best = [set(one.argsort(descending=True, stable=True)[:10].tolist()) for one in gains]
+    for size in (1000, 100, 7):
+        parts = zip(index.split(size), gains.split(size, -1), strict=True)
+        assert gain.most(parts).tolist() == sorted(best[0] | best[1])
+
+
+def test_the_same_target_twice_chooses_what_it_chooses_once(fitted, large):
+    two, one = (chosen(fitted, targets=targets).selection for targets in (2, 1))
+    assert torch.equal(two.index, one.index)
+    torch.testing.assert_close(two.parts["share"], one.parts["share"])
