@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aicau import MLP, Observations, Round, Strategy, shortlist, streams
-from aicau.batching import gain
+from aicau.batching import features, gain
 from aicau.ensembles.kernels import MLPSettings
 from aicau.round import Look, propose
 
@@ -32,6 +32,7 @@ def large(monkeypatch):
     monkeypatch.setattr(shortlist, "LARGE", 100)
     monkeypatch.setattr(shortlist, "SAMPLED", 1000)
     monkeypatch.setattr(gain, "SAMPLED", 1000)
+    monkeypatch.setattr(features, "SAMPLED", 1000)
     monkeypatch.setattr(gain, "LISTED", 256)
 
 
