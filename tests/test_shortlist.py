@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from aicau import MLP, Observations, Round, Strategy, shortlist, streams
+from aicau import MLP, Engine, Observations, Round, Strategy, shortlist, streams
 from aicau.batching import features, gain
+from aicau.core.engine import HERE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.round import Look, propose
 
@@ -20,11 +21,11 @@ def fitted():
     return how, how.fit(x, rows, streams.runs(0, 1))
 
 
-def chosen(fitted, weight=None, targets=1):
+def chosen(fitted, weight=None, targets=1, engine=HERE):
     how, state = fitted
     known = state.observations.counts(N) > 0
     look = Look(how, state, weight=weight)
-    return propose(Strategy.parse("default"), [look] * targets, M, torch.where(known, 0, 1), known)
+    return propose(Strategy.parse("default"), [look] * targets, M, torch.where(known, 0, 1), known, engine=engine)
 
 
 @pytest.fixture
@@ -45,6 +46,15 @@ def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
         assert torch.equal(other.index, found[0].index)
         torch.testing.assert_close(other.parts["worth"], found[0].parts["worth"])
     assert len(set(found[0].index[0].tolist())) == M
+
+
+@pytest.mark.slow
+def test_shards_of_other_processes_choose_the_same(fitted, large, monkeypatch):
+    monkeypatch.setattr(shortlist, "PORTION", 100)
+    monkeypatch.setattr(shortlist, "SHARD", 4)
+    here, there = (chosen(fitted, engine=engine).selection for engine in (HERE, Engine(jobs=2)))
+    assert torch.equal(there.index, here.index)
+    assert torch.equal(there.parts["worth"], here.parts["worth"])
 
 
 def test_a_part_lowers_nearly_as_much_as_the_whole(fitted, large, monkeypatch):
@@ -80,7 +90,7 @@ def test_lists_are_joined_as_they_come(monkeypatch):
     best = [set(one.argsort(descending=True, stable=True)[:10].tolist()) for one in gains]
     for size in (1000, 100, 7):
         parts = zip(index.split(size), gains.split(size, -1), strict=True)
-        assert gain.most(parts).tolist() == sorted(best[0] | best[1])
+        assert gain.most(parts)[0].tolist() == sorted(best[0] | best[1])
 
 
 def test_the_same_target_twice_chooses_what_it_chooses_once(fitted, large):

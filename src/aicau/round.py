@@ -18,6 +18,7 @@ from aicau.acquisition import Score, View
 from aicau.batching.gain import Gain, Screen
 from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
@@ -241,6 +242,7 @@ def propose(
     keys: Tensor | None = None,
     cost: Tensor | None = None,  # (1, n)
     budget: float = float("inf"),
+    engine: Engine = HERE,  # where the pass over a large pool is computed
 ) -> Choice:
     """The next m points, for one target or several. What is looked at of a large pool is bounded, and found in one pass
     over it (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
@@ -259,14 +261,12 @@ def propose(
             strategy.bias.correction(look.state.evidence())  # once, for both parts
     weights = [look.weight for look in looks if look.weight is not None]
     drawn = shortlist.draw(len(x), sum(weights[1:], weights[0]) if len(weights) == len(looks) else None)
-    index, stands = drawn.among(known)
-    screens = []
+    (index, stands), screens = drawn.among(known), []
     for look in looks:
         score, view = look.scored(strategy, *seen, index, frame)
         screen = Screen(score, replace(view, stands=stands[None]), m)
         screens.append((screen, look.chance, look.state.memo.get(strategy.bias)))
-    price = None if cost is None else cost[0].clamp_min(budget / m)
-    listed = shortlist.best(screens, x, frame, room[0], price)
+    listed = shortlist.best(screens, x, frame, room[0], None if cost is None else cost[0].clamp_min(budget / m), engine)
     index, stands = drawn.among(known, listed)
     left = room.clone()
     left[:, drawn.hits], left[:, known[0]] = 0, 0

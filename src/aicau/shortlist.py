@@ -8,6 +8,7 @@ at the same candidates however the pool is read, so the result is the same to th
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,9 +17,11 @@ from torch import Tensor
 from aicau.batching.features import SAMPLED
 from aicau.batching.gain import Screen, most, sum_of
 from aicau.bias import Correction
+from aicau.core.engine import HERE, Engine
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, over
 
+SHARD = 64  # portions that go to another machine together
 LARGE = 2 * SAMPLED  # candidates above which a pool is not looked at as a whole
 
 
@@ -47,30 +50,58 @@ def draw(n: int, weight: Tensor | None) -> Drawn:  # (1, n)
     return Drawn(hits, along[-1] / SAMPLED / weight[0][hits].double())
 
 
+@dataclass(frozen=True)
+class Part:
+    """Some candidates that follow each other."""
+
+    start: int  # number of the first
+    points: Tensor  # (s, d)
+    open: Tensor  # (s,) whether each may be chosen
+    chances: Sequence[Tensor | None]  # (s,) for every target
+    price: Tensor | None  # (s,)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Gains of candidates by the screens: what is done with every one of them, here or on another machine."""
+
+    screens: Sequence[tuple[Screen, Any]]  # of every target, with its correction
+    frame: Frame
+
+    def gains(self, part: Part) -> tuple[Tensor, Tensor]:  # (k,), (stages, k)
+        """Candidates of a portion that may be chosen, and their gains."""
+        points, found = part.points, []
+        for (screen, correction), chance in zip(self.screens, part.chances, strict=True):
+            local = isinstance(correction, Correction) and not correction.even
+            own = correction.noise(points) if local else None
+            gain = screen.gains(self.frame.coordinates(points), points, None, own)
+            found.append(gain if chance is None else gain * chance.to(gain))
+        gain = sum_of(found) if part.price is None else sum_of(found) / part.price.to(points)
+        kept = part.open.nonzero()[:, 0]
+        return part.start + kept, gain[:, kept]
+
+    def __call__(self, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
+        """The short list of some portions."""
+        return most(map(self.gains, parts))
+
+
 def best(
     screens: Sequence[tuple[Screen, Tensor | None, Any]],  # of every target, with chance (1, n) and correction
     x: Tensor,  # (n, d)
     frame: Frame,
     room: Tensor,  # (n,)
     price: Tensor | None,  # (n,)
+    engine: Engine = HERE,
 ) -> Tensor:  # (k,) ascending
     """Candidates of the largest gain by the screens."""
 
-    def gains(part: tuple[int, Tensor]) -> tuple[Tensor, Tensor]:  # of a portion: indices, gains
-        start, points = part
-        at, found = slice(start, start + len(points)), []
-        for screen, chance, correction in screens:
-            local = isinstance(correction, Correction) and not correction.even
-            gain = screen.gains(frame.coordinates(points), points, None, correction.noise(points) if local else None)
-            found.append(gain if chance is None else gain * chance[0, at].to(gain))
-        gain = sum_of(found) if price is None else sum_of(found) / price[at].to(points)
-        open = (room[at] > 0).nonzero()[:, 0]
-        return start + open, gain[:, open]
+    def portions() -> Iterator[Part]:
+        for start in range(0, len(x), PORTION):
+            at = slice(start, start + PORTION)
+            chances = [None if chance is None else chance[0, at] for _, chance, _ in screens]
+            yield Part(start, x[at], room[at] > 0, chances, None if price is None else price[at])
 
-    return most(over(gains, portions(x)))
-
-
-def portions(x: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The pool piece by piece, each with the number of its first candidate."""
-    for place, part in enumerate(x.split(PORTION)):
-        yield place * PORTION, part
+    work, rest = Pass([(screen, correction) for screen, _, correction in screens], frame), portions()
+    if engine.here:
+        return most(over(work.gains, rest))[0]
+    return most(engine.over(work, iter(lambda: list(islice(rest, SHARD)), [])))[0]

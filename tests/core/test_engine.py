@@ -142,7 +142,7 @@ def test_the_papers_figures_are_the_same_on_every_engine(engine, tmp_path):
 
 
 @pytest.mark.slow
-def test_predictions_are_the_same_on_every_engine(engine, tmp_path, monkeypatch):
+def test_predictions_and_batches_are_the_same_on_every_engine(engine, tmp_path, monkeypatch):
     monkeypatch.setattr("aicau.tables.candidates.CHUNK", 60)
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.random((400, 3)), columns=list("abc")).assign(id=[f"c{i}" for i in range(400)])
@@ -150,6 +150,10 @@ def test_predictions_are_the_same_on_every_engine(engine, tmp_path, monkeypatch)
         ids = campaign.ask(12)["id"]
         campaign.tell(pd.DataFrame({"id": ids, "y": rng.random(12), "plate": "P1"}))
         here, there = campaign.predict(), campaign.predict(engine=engine)
+        pd.testing.assert_frame_equal(there, here, check_exact=True)
+        for name, value in (("LARGE", 100), ("PORTION", 50), ("SHARD", 2)):  # the pass over a large pool, in small
+            monkeypatch.setattr(f"aicau.shortlist.{name}", value)
+        here, there = (campaign.ask(5, preview=True, engine=one) for one in (Engine(), engine))
         pd.testing.assert_frame_equal(there, here, check_exact=True)
 
 

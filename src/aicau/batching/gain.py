@@ -124,11 +124,14 @@ def competing(pairs: Sequence[tuple[Score, View]], m: int, room: Tensor) -> Tens
     def gains(at: Tensor) -> Tensor:
         return sum_of(one.gains(v.x[at], None if v.points is None else v.points[at], at) for one, v in screens)
 
-    return most(zip(parts, over(gains, parts), strict=True))
+    return most(zip(parts, over(gains, parts), strict=True))[0]
 
 
-def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages, s) of portions -> (at most LISTED,)
-    """Points of the largest gains in each stage, ascending; of equal ones the first. Parts are joined as they come."""
+def most(parts: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:  # (s,) and (stages, s) of portions
+    """At most `LISTED` points of the largest gains in each stage, ascending, with their gains; of equal ones the first.
+
+    Parts are joined as they come. What comes out is a part itself: lists of many machines are joined in the same way.
+    """
     held: list[tuple[Tensor, Tensor]] = []
     floor: Tensor | float = -torch.inf  # what a point must exceed in some stage
 
@@ -144,7 +147,7 @@ def most(parts: Iterable[tuple[Tensor, Tensor]]) -> Tensor:  # (s,) and (stages,
         if sum(len(one) for one, _ in held) > 4 * LISTED:
             index, gain, floor = joined()
             held = [(index, gain)]
-    return joined()[0]
+    return joined()[:2]
 
 
 class Screen:

@@ -26,8 +26,9 @@ from aicau.campaign.setup import (
     settings_for,
 )
 from aicau.campaign.showing import Showing
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, shown, unknown
-from aicau.core.files import check_other, named
+from aicau.core.files import check_other
 from aicau.store import Store, create_store, open_store
 from aicau.tables import candidates
 
@@ -204,6 +205,7 @@ class Campaign(Changing, Showing):
         layout: int | str | Path | None = None,
         controls: Mapping[str, int | Sequence[str]] | None = None,
         edges: bool = True,
+        engine: Engine = HERE,
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
@@ -225,11 +227,13 @@ class Campaign(Changing, Showing):
             At most `n` points whose costs fit into it, by what they are worth per cost.
         layout, controls, edges
             The plate of this batch, as `create` takes it; that of the campaign where it is not given.
+        engine : Engine
+            Where the pass over a large pool is computed; the batch does not depend on it.
         """
         from aicau.campaign.asking import ask
 
         plate = plates.layout_for(self.refreshed(), layout, controls, edges)
-        return ask(self, n, request, goal, weight, replicates, preview, budget, plate)
+        return ask(self, n, request, goal, weight, replicates, preview, budget, plate, engine)
 
     # Telling
 
@@ -289,12 +293,3 @@ class Campaign(Changing, Showing):
         from aicau.campaign.restore import restore
 
         return cls(restore(Path(folder), check_address(url)), author)
-
-    def export(self, folder: str | Path, force: bool = False) -> list[Path]:
-        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.
-
-        Files of an earlier export are replaced; others of the same names only with `force`.
-        """
-        from aicau.campaign.export import export
-
-        return export(self.store, named(folder), force)

@@ -15,6 +15,7 @@ from aicau.acquisition.goals import Goal
 from aicau.campaign.model import Model
 from aicau.campaign.models import Models
 from aicau.core import streams
+from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
@@ -78,6 +79,7 @@ def choose(
     weight: str | None = None,  # a column of the candidates
     cost: Tensor | None = None,  # (n,) of a measurement
     budget: float = math.inf,
+    engine: Engine = HERE,
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
@@ -114,7 +116,7 @@ def choose(
             past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
             looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
         room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
-        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget)
+        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
     unit = 1.0

@@ -162,3 +162,12 @@ class Showing(Looking):
 
         self._check_one()
         return plot(self, *names)  # type: ignore[arg-type]
+
+    def export(self, folder: str | Path, force: bool = False) -> list[Path]:
+        """The whole campaign as plain files: tables as CSV, settings as JSON, models as safetensors.
+
+        Files of an earlier export are replaced; others of the same names only with `force`.
+        """
+        from aicau.campaign.export import export
+
+        return export(self.store, named(folder), force)

@@ -7,7 +7,20 @@ from typing import Annotated, Any
 import typer
 
 from aicau.cli.app import app, opened
-from aicau.cli.options import Author, Control, Edges, Force, Json, Layout, Out, SheetName, Skip, Where
+from aicau.cli.options import (
+    Address,
+    Author,
+    Control,
+    Edges,
+    EngineName,
+    Force,
+    Json,
+    Layout,
+    Out,
+    SheetName,
+    Skip,
+    Where,
+)
 from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import reason
@@ -95,6 +108,8 @@ def ask(
     layout: Layout = None,
     control: Control = None,
     edges: Edges = True,
+    engine: EngineName = "local",
+    address: Address = None,
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -107,8 +122,9 @@ def ask(
     """
     check_out(campaign, out, force)
     from aicau.campaign.layout import read_controls
+    from aicau.core.engine import Engine
 
-    plate = (layout, read_controls(control or []), edges)
+    plate = (layout, read_controls(control or []), edges, Engine(engine, address=address))
     with busy("choosing the batch"), opened(campaign, author) as found:
         frame = found.ask(n, request, goal, weight, replicates, preview, budget, *plate)
         blank = found.blank_columns()
