@@ -75,7 +75,7 @@ def test_rows_by_hand():
 
 @pytest.fixture(scope="module")
 def fitted():
-    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).double()
     rng = np.random.default_rng(0)
     index = np.repeat(np.arange(40), 2)
     truth = 100 + 10 * np.sin(x[:, 0].numpy())

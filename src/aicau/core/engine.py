@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from aicau.core import checks
 from aicau.core.errors import AicauError, InputError, unknown
 
 S = TypeVar("S")
@@ -50,7 +49,8 @@ class Engine:
     address: str | None = None
 
     def __post_init__(self) -> None:
-        checks.positive(self.jobs, "jobs")
+        if not isinstance(self.jobs, int) or self.jobs < 1:
+            raise InputError(f"jobs must be a whole number of at least 1; got {self.jobs}")
         if self.name not in (LOCAL, RAY):
             raise unknown("engine", self.name, [LOCAL, RAY])
         if self.name == LOCAL and self.address is not None:
