@@ -90,6 +90,7 @@ def test_the_commands_about_labels_run_one_after_another(tmp_path, monkeypatch):
     assert said.columns[:4].tolist() == ["compound", "predicted", "p_hit", "p_miss"]
 
 
+@pytest.mark.slow
 def test_the_commands_about_plates_run_one_after_another(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = (ROOT / "docs" / "plates.md").read_text()

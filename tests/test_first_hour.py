@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import openpyxl
 import pandas as pd
+import pytest
 
 from aicau import Campaign, tables
 from commands import run
@@ -86,6 +87,7 @@ def transcript(text, folder):
             yield command, expected, out + err
 
 
+@pytest.mark.slow
 def test_the_first_hour(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AICAU_AUTHOR", "ada")

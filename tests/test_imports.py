@@ -89,6 +89,7 @@ def test_public_names_exist_and_match_their_homes():
         _ = aicau.nothing
 
 
+@pytest.mark.slow
 def test_the_numerical_core_needs_torch_numpy_and_scipy_only():
     code = """
 import sys

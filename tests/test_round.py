@@ -184,6 +184,7 @@ def measured(task, repeats):
 SLOW = pytest.mark.slow  # `make check` has both at once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("repeats", "plates"), [(8, True), *(pytest.param(*one, marks=SLOW) for one in ((0, False), (0, True), (8, False)))]
 )

@@ -123,6 +123,7 @@ def test_a_forest_gives_its_trees_and_bagging_its_rows(line):
     torch.testing.assert_close(bagging.predict(x)[0], y[:1].expand(6, 30))
 
 
+@pytest.mark.slow
 def test_a_module_factory_is_trained(line):
     x, y, keys = line
     modules = Modules(lambda d: nn.Linear(d, 1), members=3, epochs=800, learning_rate=0.05)

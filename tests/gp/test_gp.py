@@ -89,6 +89,7 @@ def noisy(seed, rows, features, error):
     return x, y
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("rows", "features", "error"),
@@ -105,6 +106,7 @@ def test_the_optimum_under_noise_is_no_worse_than_scikit_learns_with_restarts(ro
     assert float(log_likelihood(ours.theta, x, y)) > theirs.log_marginal_likelihood_value_ - 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("kind", "rows"), [("type2", 10), ("type3", 10), ("type2", 20), ("type3", 50), ("type2", 100)])
 def test_the_optimum_on_residuals_of_the_toy_is_no_worse_than_scikit_learns_with_restarts(kind, rows):

@@ -196,6 +196,7 @@ def test_one_wrong_thing_is_named(campaign, case):
     assert where in refused(campaign, content)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(st.binary(max_size=200), st.sampled_from([b"", b"compound,viability,plate\n", b"\xff\xfe", b"PAR1"]))
 def test_any_bytes_at_all(campaign, content, head):

@@ -296,6 +296,7 @@ def test_the_kind_of_kernel_is_switched_for_a_while_only():
         pass
 
 
+@pytest.mark.slow
 def test_numba_leaves_the_threads_of_torch_alone():
     """Its first launch in a process sets OpenMP's threads; with two, every small product may wait for a busy core."""
     code = """
