@@ -1,0 +1,86 @@
+"""`eigen` on a large pool beside bmdal_reg's LCMD on the same features: seconds, peak memory, and growth with n.
+
+    python benchmarks/pool_rules.py [--rows 1000000] [--features 128] [--batch 96]
+
+Every rule runs in a process of its own, in single precision; memory is what the operating system reports, less that of
+the process before it began. The last line fits seconds ∝ n^e for `eigen`.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+
+import numpy as np
+
+FRAME = """
+import json, resource, sys, time
+import torch
+n, p, b = map(int, sys.argv[1:])
+torch.manual_seed(0)
+x = torch.randn(n, p)
+{setup}
+begin_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+begin = time.perf_counter()
+{work}
+seconds = time.perf_counter() - begin
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps(dict(seconds=seconds, more_gb=(peak - begin_kb) / 2**20, features_gb=x.numel() * 4 / 2**30)))
+"""
+EIGEN = FRAME.format(
+    setup="""
+from aicau import Omega, streams
+from aicau.acquisition.base import Score, View
+from aicau.batching import Eigen
+omega = Omega(x[None])
+allowed = torch.ones(1, n, dtype=torch.bool)
+view = View(x[:, :2], allowed, ~allowed, streams.runs(0, 1))
+score = Score(omega.diagonal(), omega)
+""",
+    work="chosen = Eigen().select(score, view, b).index",
+)
+LCMD = FRAME.format(
+    setup="""
+import contextlib, io
+import numpy as np
+np.Inf = np.inf  # a name that bmdal_reg still uses
+from bmdal_reg.bmdal.feature_data import TensorFeatureData
+from bmdal_reg.bmdal.features import Features
+from bmdal_reg.bmdal.feature_maps import IdentityFeatureMap
+from bmdal_reg.bmdal.selection import LargestClusterMaxDistSelectionMethod
+pool = Features(IdentityFeatureMap(n_features=p), TensorFeatureData(x))
+train = Features(IdentityFeatureMap(n_features=p), TensorFeatureData(x[:96]))
+""",
+    work="""
+with contextlib.redirect_stdout(io.StringIO()):
+    chosen = LargestClusterMaxDistSelectionMethod(pool, train, sel_with_train=True, verbosity=0).select(b)
+""",
+)
+
+
+def child(code: str, *arguments: int) -> dict[str, float]:
+    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stderr)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=96)
+    options = parser.parse_args()
+    size = options.features, options.batch
+    ours, theirs = child(EIGEN, options.rows, *size), child(LCMD, options.rows, *size)
+    print("eigen", ours)
+    print("LCMD ", theirs)
+    print(f"seconds of eigen / LCMD: {ours['seconds'] / theirs['seconds']:.2f}")
+    sizes = [options.rows // 100, options.rows // 10, options.rows]
+    seconds = [child(EIGEN, n, *size)["seconds"] for n in sizes[:-1]] + [ours["seconds"]]
+    exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+    print(f"exponent of eigen {exponent:.2f}: {dict(zip(sizes, seconds, strict=True))}")
+
+
+if __name__ == "__main__":
+    main()
