@@ -102,12 +102,12 @@ def test_a_killed_ask_leaves_no_trace(tmp_path):
         code = f"""
 from pathlib import Path
 from aicau import Campaign, shortlist
-whole = shortlist.portions
-def portions(x):
+gains = shortlist.Pass.gains
+def without_end(self, part):
     Path({str(marked)!r}).touch()
     while True:
-        yield from whole(x)
-shortlist.portions = portions
+        gains(self, part)
+shortlist.Pass.gains = without_end
 Campaign.open({str(path)!r}).ask(8)
 """
         child = subprocess.Popen([sys.executable, "-c", code], env=os.environ)
