@@ -11,7 +11,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from aicau.core.errors import StoreError
 
@@ -21,6 +20,8 @@ TYPES = {"number": pa.float64(), "category": pa.string(), "id": pa.string()}  # 
 
 def refer(path: Path, ids: dict[str, str], columns: dict[str, str]) -> Iterator[tuple[int, bytes, bytes]]:
     """Rows of every row group that has any, and where its ids and its columns (name to kind) are."""
+    import pyarrow.parquet as pq  # late: it brings network file systems with it
+
     path = path.resolve()
     digest, found = content(path), path.stat()
     about = {"in_place": str(path), "sha256": digest, "size": found.st_size, "changed": found.st_mtime_ns}
@@ -35,6 +36,8 @@ def resolved(blob: bytes) -> bytes:
     """The rows of a chunk as Arrow bytes, wherever they are."""
     if bytes(blob[: len(MARK)]) != MARK:
         return blob
+    import pyarrow.parquet as pq
+
     said = json.loads(bytes(blob))
     check(blob)
     try:

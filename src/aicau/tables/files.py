@@ -15,7 +15,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
-import pyarrow.parquet as pq
 
 from aicau.core.errors import InputError
 from aicau.core.files import reason, short
@@ -114,6 +113,8 @@ def _content(path: Path) -> bytes:
 
 
 def _from_parquet(data: bytes, name: str) -> Sheet:
+    import pyarrow.parquet as pq  # brings network file systems with it: late
+
     where = ""
     try:
         table = pq.read_table(pa.BufferReader(data))
@@ -183,6 +184,8 @@ def write(tables: Iterable[pa.Table], path: Path) -> None:
 
         excel.write(map(guarded, tables), path)
         return
+    import pyarrow.parquet as pq
+
     parquet = path.suffix.lower() in {".parquet", ".pq"}
     writer: Any = None
     try:
