@@ -45,6 +45,7 @@ def test_without_a_plate_effect_nothing_is_taken_out():
     x, _, _, o = on_plates(1, shift=0.0, own=0.2)
     found = plate_effects(rows_of(x, o), o.y, o.batch)
     assert found.variance < 0.001
+    assert found.interval[0] == 0  # that nothing is shared lies inside
     assert float(found.of(o.batch).abs().max()) < 0.02
     assert float(noise.fit(rows_of(x, o)[None], o.y[None]).posterior.noise()) == pytest.approx(0.04, rel=0.5)
 

@@ -1,6 +1,5 @@
 """A campaign as plain files, for whoever comes after: nothing in it needs aicau to be read."""
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import pyarrow.compute as pc
 
 from aicau import tables
 from aicau.core.errors import InputError
-from aicau.core.files import write_whole
+from aicau.core.files import digest, write_whole
 from aicau.store import Session, Store, schema
 from aicau.tables import candidates
 
@@ -56,27 +55,22 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
             _check_folder(folder, [*files, MANIFEST])
         for file, write in files.items():
             write_whole(folder / file, write)
-    write_whole(folder / MANIFEST, partial(_json, {FORMAT: {file: _hash(folder / file) for file in files}}))
+    write_whole(folder / MANIFEST, partial(_json, {FORMAT: {file: digest(folder / file) for file in files}}))
     return [folder / file for file in (*files, MANIFEST)]
 
 
 def _check_folder(folder: Path, files: list[str]) -> None:
     """Only what an earlier export wrote, and nobody changed since, may be replaced."""
     try:
-        known = {**json.loads((folder / MANIFEST).read_bytes())[FORMAT], MANIFEST: _hash(folder / MANIFEST)}
+        known = {**json.loads((folder / MANIFEST).read_bytes())[FORMAT], MANIFEST: digest(folder / MANIFEST)}
     except (OSError, ValueError, LookupError, TypeError):
         known = {}
     for path in (folder / file for file in files):
-        if os.path.lexists(path) and not (path.is_file() and known.get(str(path.relative_to(folder))) == _hash(path)):
+        if os.path.lexists(path) and not (path.is_file() and known.get(str(path.relative_to(folder))) == digest(path)):
             raise InputError(
                 f"{path} is no file of an earlier export, or was changed since; choose another folder,"
                 " or replace it with --force (Python: force=True)"
             )
-
-
-def _hash(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _json(data: dict[str, Any], path: Path) -> None:

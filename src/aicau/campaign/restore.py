@@ -1,6 +1,5 @@
 """The way back from an export: the same campaign in a new file or database, row for row."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pyarrow.csv as pa_csv
 from aicau import tables
 from aicau.campaign.export import FORMAT, MANIFEST, ROWS, STRUCTURE
 from aicau.core.errors import InputError
-from aicau.core.files import reason
+from aicau.core.files import digest, reason
 from aicau.store import Session, Store, restore_store, schema
 from aicau.store.kept import model_digest
 from aicau.tables import candidates
@@ -41,9 +40,9 @@ def _manifest(folder: Path) -> dict[str, str]:
         files: dict[str, str] = json.loads((folder / MANIFEST).read_bytes())[FORMAT]
     except (OSError, ValueError, LookupError, TypeError):
         raise InputError(f"{folder} is no export of a campaign; name the folder that 'aicau export' wrote") from None
-    for name, digest in files.items():
+    for name, known in files.items():
         try:
-            same = hashlib.sha256((folder / name).read_bytes()).hexdigest() == digest
+            same = digest(folder / name) == known
         except OSError as error:
             raise InputError(f"{folder / name} is missing ({reason(error)}); export the campaign again") from error
         if not same:

@@ -1,5 +1,6 @@
 """Files that are whole or not there: written beside their place, synced, then moved into it."""
 
+import hashlib
 import os
 import secrets
 import stat
@@ -25,6 +26,12 @@ def check_new(path: Path, force: bool = False, campaign: str | None = None) -> N
     check_other(path, campaign)
     if not force:
         raise InputError(f"{path} exists already; choose another name, or replace it with --force (Python: force=True)")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of what a file holds."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def named(path: object) -> Path:

@@ -121,7 +121,9 @@ def plate_effects(
         sure = float(certainty(fitted)[0])
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
-    return PlateEffects(sure * float(fitted.shared[0]), interval(fitted), names, sure * shift[row], error[row])
+    low, high = interval(fitted)
+    low = low if sure > 0.975 else 0.0  # that nothing is shared has more than the 2.5% below the interval
+    return PlateEffects(sure * float(fitted.shared[0]), (low, high), names, sure * shift[row], error[row])
 
 
 def without_plates(

@@ -4,7 +4,6 @@ A chunk is one row group. Its bytes in the store are a small JSON text in place 
 the file: a file that changed is refused, since results in the campaign would belong to other candidates.
 """
 
-import hashlib
 import json
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from aicau.core.errors import StoreError
+from aicau.core.files import digest
 
 MARK = b'{"in_place"'  # what such bytes begin with
 TYPES = {"number": pa.float64(), "category": pa.string(), "id": pa.string()}  # ignored columns stay as they are
@@ -23,8 +23,8 @@ def refer(path: Path, ids: dict[str, str], columns: dict[str, str]) -> Iterator[
     import pyarrow.parquet as pq  # late: it brings network file systems with it
 
     path = path.resolve()
-    digest, found = content(path), path.stat()
-    about = {"in_place": str(path), "sha256": digest, "size": found.st_size, "changed": found.st_mtime_ns}
+    found = path.stat()
+    about = {"in_place": str(path), "sha256": digest(path), "size": found.st_size, "changed": found.st_mtime_ns}
     layout = pq.read_metadata(path)
     for group in range(layout.num_row_groups):
         if rows := layout.row_group(group).num_rows:
@@ -76,15 +76,9 @@ def check(blob: bytes, thoroughly: bool = False) -> None:
         )
 
 
-def content(path: Path) -> str:
-    """The hash of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 @lru_cache(maxsize=1024)
 def _content(path: Path, size: int, changed: int) -> str:
-    return content(path)
+    return digest(path)
 
 
 def _missing(path: str, error: Exception) -> StoreError:
