@@ -1,18 +1,14 @@
 """Parts of `benchmarks/h200.sh`, each a process of its own:
 
-    python benchmarks/h200.py compile BLOCK WARPS PRECISION     one way to run Q's kernel, into Triton's cache
-    python benchmarks/h200.py time BLOCK WARPS PRECISION        against the reference, and microseconds per step
-    python benchmarks/h200.py table ...                         `q_learning.py` with these arguments
-    python benchmarks/h200.py reproduce NAME RUNS PRESETS FIGURES INITIALS [LIMIT]
+    python benchmarks/h200.py time                  Q's kernel against the reference, and microseconds per step
+    python benchmarks/h200.py reproduce NAME RUNS PRESETS FIGURES INITIALS
 
-Results are written under $OUT; `time` remembers the fastest way that equals the reference, and `table`
-and `reproduce` run it.
+Results are written under $OUT.
 """
 
 import json
 import os
 import sys
-import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,15 +18,10 @@ import torch
 from aicau.bias.quadratic import initial_parameters, split_pairs
 from aicau.core import streams
 from aicau.ensembles import kernels
-from aicau.ensembles.kernels import EmbeddingSettings, cuda, cuda_embedding, reference
+from aicau.ensembles.kernels import EmbeddingSettings, reference
 
 OUT = Path(os.environ.get("OUT", "results"))
-BEST = Path(tempfile.gettempdir()) / "q-way.json"
 LEARNS = EmbeddingSettings(batch_size=128)
-
-
-def choose(block: int, warps: int, precision: str) -> None:
-    cuda_embedding.BLOCK, cuda_embedding.WARPS, cuda.PRECISION = block, warps, precision
 
 
 def fits(runs: int, rows: int, settings: EmbeddingSettings) -> tuple[torch.Tensor, ...]:
@@ -41,35 +32,32 @@ def fits(runs: int, rows: int, settings: EmbeddingSettings) -> tuple[torch.Tenso
     return x, bias, split, initial_parameters(keys, 4, settings), keys
 
 
-def measure(name: str) -> None:
-    exact = replace(LEARNS, dropout=0.0, max_epochs=3)
-    data = fits(3, 60, exact)
-    running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1).cuda()
-    ours = kernels.train_embedding(*data, exact)[3]
-    theirs = reference.train_embedding(*data[:4], running, data[4], exact)[3]
-    apart = float(((ours - theirs) / theirs).abs().max())
-    spent = {}
-    for rows in (35, 60, 125, 200):
-        for runs in (60, 120, 300):
-            settings = replace(LEARNS, max_epochs=10, patience=10**6)
-            data = fits(runs, rows, settings)
-            for _ in range(2):
-                torch.cuda.synchronize()
-                begin = time.perf_counter()
-                kernels.train_embedding(*data, settings)
-                torch.cuda.synchronize()
-                seconds = time.perf_counter() - begin
-            steps = -(-round(0.85 * rows * (rows + 1) / 2) // 128)
-            spent[f"{rows}x{runs}"] = round(seconds / 10 / steps * 1e6, 1)
-    found = {"way": name.split(), "apart": apart, "microseconds": spent}
-    print(json.dumps(found), flush=True)
-    best = json.loads(BEST.read_text()) if BEST.exists() else None
-    slow = float("inf") if best is None else best["microseconds"]["125x60"]
-    if apart < 1e-3 and spent["125x60"] < slow:
-        BEST.write_text(json.dumps(found))
+def measure() -> None:
+    for name, base in (("mini-batches", LEARNS), ("full batches", EmbeddingSettings())):
+        exact = replace(base, dropout=0.0, max_epochs=3)
+        data = fits(3, 60, exact)
+        running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1).cuda()
+        ours = kernels.train_embedding(*data, exact)[3]
+        theirs = reference.train_embedding(*data[:4], running, data[4], exact)[3]
+        apart = float(((ours - theirs) / theirs).abs().max())
+        spent = {}
+        for rows in (35, 60, 125, 200):
+            for runs in (60, 120, 300):
+                pairs = round(0.85 * rows * (rows + 1) / 2)
+                steps = 1 if base.batch_size is None else -(-pairs // base.batch_size)
+                settings = replace(base, max_epochs=max(20, 2000 // steps), patience=10**6)
+                data = fits(runs, rows, settings)
+                for _ in range(2):
+                    torch.cuda.synchronize()
+                    begin = time.perf_counter()
+                    kernels.train_embedding(*data, settings)
+                    torch.cuda.synchronize()
+                    seconds = time.perf_counter() - begin
+                spent[f"{rows}x{runs}"] = round(seconds / settings.max_epochs / steps * 1e6, 1)
+        print(json.dumps({"Q": name, "apart": apart, "microseconds": spent}), flush=True)
 
 
-def reproduce(name: str, runs: str, presets: str, figures: str, initials: str, limit: str = "600") -> None:
+def reproduce(name: str, runs: str, presets: str, figures: str, initials: str) -> None:
     from aicau.paper import verdicts
     from aicau.paper.plan import FIGURES, Plan, run
 
@@ -80,8 +68,6 @@ def reproduce(name: str, runs: str, presets: str, figures: str, initials: str, l
     def report(what: str, done: int, total: int) -> None:
         spent = time.perf_counter() - begin
         print(f"{name}: {what}, {done} of {total}, {spent:.1f} s", flush=True)
-        if spent > float(limit):
-            raise SystemExit(f"{name}: not finished in {limit} s")
 
     outcome = run(plan, "cuda", report=report)
     judged = verdicts.judge(outcome)
@@ -102,25 +88,7 @@ def reproduce(name: str, runs: str, presets: str, figures: str, initials: str, l
 def main() -> None:
     verb, *rest = sys.argv[1:]
     OUT.mkdir(parents=True, exist_ok=True)
-    if verb in ("reproduce", "table"):
-        if BEST.exists():
-            block, warps, precision = json.loads(BEST.read_text())["way"]
-            choose(int(block), int(warps), precision)
-        if verb == "reproduce":
-            reproduce(*rest)
-        else:
-            import q_learning
-
-            sys.argv[1:] = rest
-            q_learning.main()
-        return
-    choose(int(rest[0]), int(rest[1]), rest[2])
-    if verb == "compile":
-        for settings in (LEARNS, replace(LEARNS, dropout=0.0)):
-            kernels.train_embedding(*fits(1, 20, settings), replace(settings, max_epochs=1))
-        torch.cuda.synchronize()
-    else:
-        measure(" ".join(rest))
+    {"time": measure, "reproduce": reproduce}[verb](*rest)
 
 
 if __name__ == "__main__":

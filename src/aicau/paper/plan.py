@@ -14,10 +14,11 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,7 @@ from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
 
+T = TypeVar("T")
 TYPES = ("type1", "type2", "type3")
 INITIALS = (10, 100)
 PERFECT = ("random", "lc", "bald", "br:perfect", "pemse:perfect")
@@ -202,8 +204,11 @@ def run(
         raise InputError("only what runs in one process can be resumed; leave out --resume or --engine")
     slices = engine.slices(plan.runs)
     parts = [Part(plan, device, job, runs, ensemble, make) for job in plan.jobs() for runs in slices]
-    total, done = sum(part.job[0].rounds + 1 for part in parts), 0
-    frames, seconds = [], {}
+    total, done = sum(part.job[0].rounds + 1 for part in parts), dict.fromkeys(parts, 0)
+
+    def said(part: Part) -> None:
+        if report is not None:
+            report(f"{part.job[0].name} rounds, {part.job[1]} initial points", sum(done.values()), total)
 
     def kept(part: Part) -> tuple[Any, Any, dict[str, float]]:
         """Here, with a checkpoint."""
@@ -220,26 +225,43 @@ def run(
             elif loop.done or time.perf_counter() - saved > every:
                 checkpoint.save(loop)
                 saved = time.perf_counter()
-            if report is not None and not loop.done:
-                report(f"{part.job[0].name} rounds, {part.job[1]} initial points", done + loop.round, total)
+            if not loop.done:
+                done[part] = loop.round
+                said(part)
 
         return compute(part, watch)
 
-    found = map(kept, parts) if engine.here else engine.over(compute, parts, device)
-    begin, some = time.perf_counter(), []
+    frames, seconds, some = [], {}, []
+    found = _together(kept, parts, device) if engine.here else engine.over(compute, parts, device)
     for part, result in zip(parts, found, strict=True):
         some.append(result)
-        done += part.job[0].rounds + 1
-        if report is not None and not engine.here:
-            report(f"{part.job[0].name} rounds, {part.job[1]} initial points", done, total)
+        done[part] = part.job[0].rounds + 1
+        if not engine.here:
+            said(part)
         if len(some) == len(slices):
             mse, queried = (np.concatenate([one[at] for one in some], axis=1) for at in range(2))
             frames.append(tidy(mse, queried, plan.types, part.job))
-            seconds[part.name] = time.perf_counter() - begin
             for one in {name: None for each in some for name in each[2]}:
                 seconds[f"{part.name}/{one}"] = sum(each[2].get(one, 0.0) for each in some)
-            begin, some = time.perf_counter(), []
+            some = []
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
+
+
+def _together(function: Callable[[Part], T], parts: Sequence[Part], device: str) -> Iterator[T]:
+    """One after the other on the CPU; on a GPU side by side, each on a stream of its own: the steps of one fit follow
+    each other, so one loop leaves most of the GPU idle."""
+    chosen = checks.pick_device(device)
+    if chosen.type != "cuda":
+        yield from map(function, parts)
+        return
+
+    def alone(part: Part) -> T:
+        with torch.cuda.stream(torch.cuda.Stream(chosen)):
+            return function(part)
+
+    torch.linalg.inv(torch.eye(1, device=chosen))  # PyTorch loads its linear algebra once, which threads would race for
+    with ThreadPoolExecutor(len(parts)) as pool:
+        yield from pool.map(alone, parts)
 
 
 def tidy(

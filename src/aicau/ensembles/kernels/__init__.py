@@ -1,8 +1,8 @@
 """Training of the two small networks by the fastest kernel there is for the device.
 
-`cpu_*` (Numba) on the CPU, `cuda_*` (Triton) on CUDA, and `reference` (batched PyTorch) where either is missing or does
-not take the shape. All take the same arguments and compute the same thing; tests compare each with `reference`, and
-`benchmarks/kernels.py` measures how much faster it is.
+`cpu_*` (Numba) on the CPU, `cuda_mlp` (Triton) and `cuda_embedding` (CUDA C++) on a GPU, and `reference` (batched
+PyTorch) where what they need is missing or a shape does not fit. All take the same arguments and compute the same thing;
+tests compare each with `reference`, and `benchmarks/kernels.py` measures how much faster it is.
 """
 
 import importlib.util
@@ -49,8 +49,8 @@ def _numba(tensor: Tensor) -> bool:
     return _kind == "fused" and tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
 
 
-def _triton(tensor: Tensor) -> bool:
-    return _kind == "fused" and tensor.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+def _cuda(tensor: Tensor) -> bool:
+    return _kind == "fused" and tensor.device.type == "cuda"
 
 
 @cache
@@ -135,7 +135,7 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
-    if _triton(x):
+    if _cuda(x) and importlib.util.find_spec("triton") is not None:
         from aicau.ensembles.kernels import cuda_mlp
 
         if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
@@ -174,7 +174,7 @@ def train_embedding(
     x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
-    if _triton(x):
+    if _cuda(x):
         from aicau.ensembles.kernels import cuda_embedding
 
         if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):

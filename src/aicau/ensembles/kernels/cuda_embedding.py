@@ -1,39 +1,124 @@
-"""The embedding ψ on CUDA: `train_embedding` in one launch."""
+"""The embedding ψ on CUDA: all epochs of all fits in one launch of `embedding.cu`, compiled at first use."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import torch
-import triton
 from torch import Tensor
 
-from aicau.ensembles.kernels import cuda, pairs
-from aicau.ensembles.kernels.cuda import MOST_POINTS, WIDEST, adam_arguments, corrections, pad
-from aicau.ensembles.kernels.cuda_training import train
-from aicau.ensembles.kernels.settings import EmbeddingSettings
+from aicau.ensembles.kernels import pairs
+from aicau.ensembles.kernels.settings import EmbeddingSettings, corrections
 
-# Points at once and warps, as measured on an H200: one size for all, so that the kernel is compiled once. Blocks of 64
-# on 8 warps make Triton 3.6 read outside its shared memory with tf32x3.
-BLOCK, WARPS = 32, 8
-SPAN = 128  # columns at once where pairs are dealt to mini-batches
+SOURCE = Path(__file__).with_name("embedding.cu")
+THREADS = 512
+WIDEST, MOST_POINTS = 64, 4096
 
 
 def supports(settings: EmbeddingSettings, inputs: int, rows: int) -> bool:
-    """Three hidden layers, none wider than 64, nor ψ."""
+    """Three hidden layers, none wider than 64, nor ψ; and a PyTorch that compiles kernels."""
     widest = max(*settings.hidden, settings.width, inputs)
-    return len(settings.hidden) == 3 and widest <= WIDEST and 1 <= rows <= MOST_POINTS
+    shape = len(settings.hidden) == 3 and widest <= WIDEST and 1 <= rows <= MOST_POINTS
+    return shape and hasattr(torch.cuda, "_compile_kernel")
 
 
-def _places(settings: EmbeddingSettings, inputs: int) -> tuple[list[int], int]:
-    """Where in the packed row each parameter stands, and the length of that row."""
-    places: list[int] = []
-    at = 0
-    *hidden, (outs, ins) = settings.layers(inputs)
-    for o_s, i_s in hidden:
-        padded = pad(o_s)
-        places += [at + i * padded + o for o in range(o_s) for i in range(i_s)]
-        places += [at + i * padded + o for i in (i_s, i_s + 1) for o in range(o_s)]
-        at += (i_s + 2) * padded
-    padded = pad(outs)
-    places += [at + i * padded + o for o in range(outs) for i in range(ins + 1)]
-    return places, at + (ins + 1) * padded
+@dataclass(frozen=True)
+class Shape:
+    """What the source is compiled for: units in eights, and rows of points that begin in other banks of memory."""
+
+    settings: EmbeddingSettings
+    inputs: int
+    rows: int
+
+    @property
+    def padded(self) -> tuple[int, ...]:
+        """Inputs, units of the three hidden layers and of ψ."""
+        return tuple(-(-size // k) * k for size, k in zip(self.sizes, (4, 8, 8, 8, 8), strict=True))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.inputs, *self.settings.hidden, self.settings.width
+
+    @property
+    def stride(self) -> int:
+        return max(0, -(-(self.rows - 16) // 32)) * 32 + 16
+
+    @property
+    def places(self) -> tuple[list[int], int]:
+        """Where in the packed row each parameter stands, and the length of that row."""
+        found: list[int] = []
+        at = 0
+        for last, (ins, outs), (width, units) in zip(
+            (False, False, False, True),
+            zip(self.sizes, self.sizes[1:], strict=False),
+            zip(self.padded, self.padded[1:], strict=False),
+            strict=True,
+        ):
+            weights = [[at + o * width + i for i in range(ins)] for o in range(outs)]
+            after = at + units * width
+            if last:
+                found += [place for o, row in enumerate(weights) for place in (*row, after + o)]
+            else:
+                found += [place for row in weights for place in row]
+                found += [after + k * units + o for k in range(2) for o in range(outs)]
+            at = after + units * (1 if last else 2)
+        return found, at
+
+    @property
+    def units(self) -> list[int]:
+        """Where running statistics of the hidden units stand."""
+        _, p1, p2, _, _ = self.padded
+        starts = (0, p1, p1 + p2)
+        return [start + k for start, size in zip(starts, self.settings.hidden, strict=True) for k in range(size)]
+
+    @property
+    def batch(self) -> int:
+        return -(-(self.settings.batch_size or 0) // 4) * 4
+
+    def floats(self) -> tuple[int, int]:
+        """Numbers that a fit keeps at hand, and numbers in its rows."""
+        inputs, p1, p2, p3, p4 = self.padded
+        wide = max(p1, p2, p3 + 2 * p4)
+        mini = self.settings.batch_size is not None
+        batches = mini * (3 * self.stride // 2 + self.batch)
+        kept = self.places[1] + 3 * (p1 + p2 + p3) + 2 * self.stride + 64 + 2 * self.batch + batches
+        return kept, (p1 + 2 * wide + p3 + (1 + mini) * inputs) * self.stride
+
+    def defines(self, threads: int, shared: bool) -> dict[str, int]:
+        names = ("INPUTS", "P1", "P2", "P3", "P4")
+        return dict(zip(names, self.padded, strict=True)) | {
+            "STRIDE": self.stride,
+            "MINI": int(self.settings.batch_size is not None),
+            "SHARED": int(shared),
+            "THREADS": threads,
+        }
+
+
+@cache
+def _compiled(defines: tuple[tuple[str, int], ...], bytes: int, device: int) -> Any:
+    head = "\n".join(f"#define {name} {value}" for name, value in defines)
+    kernel = torch.cuda._compile_kernel(f"{head}\n{SOURCE.read_text(encoding='utf-8')}", "train")
+    kernel.set_shared_memory_config(bytes)
+    return kernel
+
+
+def launch(shape: Shape, runs: int, arguments: list[Any], device: torch.device) -> None:
+    """On a GPU: rows of points in shared memory where they fit, else in a scratch buffer."""
+    kept, rows = shape.floats()
+    properties: Any = torch.cuda.get_device_properties(device)
+    room = properties.shared_memory_per_block_optin
+    shared = 4 * (kept + rows) <= room
+    if not shared:
+        arguments[SCRATCH] = torch.empty(runs * rows, device=device)
+    size = 4 * (kept + rows * shared)
+    with torch.cuda.device(device):
+        kernel = _compiled(tuple(shape.defines(THREADS, shared).items()), size, device.index or 0)
+        kernel((runs, 1, 1), (THREADS, 1, 1), arguments, size)
+
+
+SCRATCH = 17  # which argument
 
 
 def train_embedding(
@@ -44,8 +129,9 @@ def train_embedding(
     running: Tensor,  # (N, 2, units)
     seeds: Tensor,  # (N,)
     settings: EmbeddingSettings,
+    launch: Callable[[Shape, int, list[Any], torch.device], None] = launch,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
-    """Train N embeddings ψ on their Gram matrices and keep each one's best epoch."""
+    """Train N embeddings ψ on their Gram matrices (or on mini-batches of pairs) and keep each one's best epoch."""
     runs, _, inputs = x.shape
     device = x.device
     epochs = torch.zeros(runs, dtype=torch.long, device=device)
@@ -55,58 +141,80 @@ def train_embedding(
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
     count = valid.sum(-1)
     rows = max(1, int(count.max()))
-    points, padded = max(pad(rows), BLOCK), pad(inputs)
+    shape = Shape(settings, inputs, rows)
     order = torch.argsort((~valid).byte(), dim=-1, stable=True)[:, :rows]  # valid points first
     real = torch.arange(rows, device=device) < count[:, None]
-    places = torch.zeros(runs, points, padded, device=device)
-    places[:, :rows, :inputs] = x.gather(1, order[..., None].expand(-1, -1, inputs)).float() * real[..., None]
-    target = torch.zeros(runs, points, device=device)
-    target[:, :rows] = bias.gather(1, order).float() * real
-    both = real[:, :, None] & real[:, None, :]
 
-    def arranged(matrix: Tensor, rest: int, dtype: torch.dtype) -> Tensor:  # (N, l, l) -> (N, points, points)
-        chosen = matrix.gather(1, order[..., None].expand(-1, -1, matrix.shape[-1]))
-        chosen = chosen.gather(2, order[:, None].expand(-1, rows, -1))
-        out = torch.full((runs, points, points), rest, dtype=dtype, device=device)
-        out[:, :rows, :rows] = torch.where(both, chosen, rest).to(dtype)
+    def points(values: Tensor, wide: int) -> Tensor:  # (N, l, p) -> (N, wide, stride)
+        out = torch.zeros(runs, wide, shape.stride, device=device)
+        own = values.gather(1, order[..., None].expand(-1, -1, values.shape[-1])).float() * real[..., None]
+        out[:, : values.shape[-1], :rows] = own.mT
         return out
 
-    kinds = arranged(split, 0, torch.int8)
-    ranks, steps, moves = pairs.order(split, seeds, settings)
-    rank = arranged(ranks, -1, torch.int32)
-    weights = torch.zeros(runs, points, device=device)
-    weights[:, :rows] = real.float()
-    diagonal = kinds.diagonal(dim1=-2, dim2=-1)
-    fits, checks = (((kinds == k).sum((-1, -2)) + (diagonal == k).sum(-1)) // 2 for k in (1, 2))
-    counts = torch.stack([count, 1 + (checks > 0).long(), fits.clamp_min(1), steps], -1).int()
-    rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
-    shares = 1 / torch.stack([fits, torch.where(checks > 0, checks, fits)], -1).clamp_min(1).float()
+    def arranged(matrix: Tensor) -> Tensor:  # (N, l, l) -> (N, rows, rows), −1 where there is no point
+        chosen = matrix.gather(1, order[..., None].expand(-1, -1, matrix.shape[-1]))
+        chosen = chosen.gather(2, order[:, None].expand(-1, rows, -1))
+        return torch.where(real[:, :, None] & real[:, None, :], chosen, -1)
 
-    h1, h2, h3 = settings.hidden
-    p1, p2, p3, p4 = (pad(size) for size in (*settings.hidden, settings.width))
-    wide, units = max(p1, p2, p3), p1 + p2 + p3
-    at, size = _places(settings, inputs)
+    kinds = arranged(split)
+    ranks, steps, moves = pairs.order(split, seeds, settings)
+    below = torch.tril(torch.ones(rows, rows, dtype=torch.bool, device=device))
+    fit, held = ((kinds == kind) & below for kind in (1, 2))
+    held = torch.where(held.any(-1).any(-1)[:, None, None], held, fit)
+    fits, checks = fit.sum((-1, -2)), held.sum((-1, -2))
+    i, j = below.nonzero(as_tuple=True)
+    codes = (i * 65536 + j).expand(runs, -1)
+
+    def listed(chosen: Tensor, rank: Tensor) -> Tensor:  # (N, rows, rows) twice -> (N, most)
+        out = torch.zeros(runs, len(i) + 1, dtype=torch.int32, device=device)
+        return out.scatter_(1, torch.where(chosen[:, i, j], rank[:, i, j], len(i)).long(), codes.int())
+
+    by_place = held[:, i, j].cumsum(-1) - 1
+    check_rank = torch.zeros_like(kinds)
+    check_rank[:, i, j] = by_place.to(kinds)
+    mini = settings.batch_size is not None
+    matrix = torch.zeros(*(1, 1, 1) if mini else (runs, shape.stride, shape.stride), dtype=torch.uint8, device=device)
+    if not mini:
+        matrix[:, :rows, :rows] = kinds == 1
+    at, size = shape.places
     index = torch.tensor(at, device=device)
     packed = torch.zeros(runs, size, device=device)
     packed[:, index] = parameters.float()
-    unit_index = torch.tensor([*range(h1), *range(p1, p1 + h2), *range(p1 + p2, p1 + p2 + h3)], device=device)
-    packed_running = torch.ones(runs, 2, units, device=device)
-    packed_running[:, :, unit_index] = running.float()
+    units = torch.tensor(shape.units, device=device)
+    packed_running = torch.ones(runs, 2, sum(shape.padded[1:4]), device=device)
+    packed_running[:, :, units] = running.float()
     best, best_running = packed.clone(), packed_running.clone()
-    store = points * (p1 + p2 + p3 + p4 + 2 * wide) + 2 * units + size
-    store += -store % 16  # every run's scratch starts on a boundary that wide loads like
-    scratch = torch.zeros(runs, store, device=device)
-    bits = torch.zeros(runs, points * wide, dtype=torch.int8, device=device)
-    with torch.cuda.device_of(x):
-        train[(runs,)](
-            places, target, kinds, rank, rank.clone(), moves.contiguous(), counts, shares,
-            seeds.to(device).long().contiguous(), packed, packed_running, best, best_running, rates,
-            epochs, losses, scratch, weights, bits,
-            settings.dropout, 1 / (1 - settings.dropout), *adam_arguments(settings), settings.momentum,
-            settings.epsilon, settings.patience, settings.max_epochs, len(rates) - 1, points, store,
-            D=inputs, H1=h1, H2=h2, H3=h3, DP=padded, P1=p1, P2=p2, P3=p3, P4=p4, WIDE=wide,
-            SIZE=size, FLAT=triton.next_power_of_2(size), FLAT_UNITS=triton.next_power_of_2(2 * units),
-            BLOCK=BLOCK, SPAN=SPAN, MINI=settings.batch_size is not None, DROP=settings.dropout > 0,
-            PRECISION=cuda.PRECISION, num_warps=WARPS, num_stages=1,
-        )  # fmt: skip
-    return best[:, index], best_running[:, :, unit_index], epochs, losses
+    rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
+    most_steps = int(steps.max()) if mini else 0
+    numbers = (settings.dropout, *settings.betas, settings.weight_decay, settings.momentum, settings.epsilon)
+    train_pairs = listed(fit, arranged(ranks)) if mini else torch.zeros(1, 1, dtype=torch.int32, device=device)
+    arguments: list[Any] = [
+        points(x, shape.padded[0]),
+        points(bias[..., None], 1),
+        matrix,
+        train_pairs,
+        listed(held, check_rank),
+        torch.empty_like(train_pairs),
+        torch.empty(runs * most_steps * (1 + 2 * shape.stride + 2 * shape.batch), dtype=torch.int16, device=device),
+        moves.contiguous(),
+        torch.stack([count, fits, checks, steps], -1).int().contiguous(),
+        seeds.to(device).long().contiguous(),
+        packed,
+        packed_running,
+        best,
+        best_running,
+        torch.empty(runs, 3, size, device=device),
+        rates,
+        torch.tensor(numbers, device=device),
+        packed,  # no scratch
+        epochs,
+        losses,
+        len(i) + 1,
+        len(rates) - 1,
+        settings.patience,
+        settings.max_epochs,
+        shape.batch,
+        most_steps,
+    ]
+    launch(shape, runs, arguments, device)
+    return best[:, index], best_running[:, :, units], epochs, losses

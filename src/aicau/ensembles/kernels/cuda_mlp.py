@@ -1,28 +1,79 @@
-"""Members of F_k on CUDA: `train_mlp` in one launch."""
+"""Members of F_k on CUDA (Triton): one program per network, all its epochs in one launch of `train_mlp`.
+
+A network that has stopped ends its program, and nothing returns to the host between epochs. Within an epoch, weights,
+gradients and values that outlive one matrix product pass through a scratch buffer of the program's own, which stays in
+cache; Adam's moments stay in registers. Tensors are padded to powers of two of at least 16 (what a matrix product
+takes); padded weights are zero and stay zero, padded points carry no weight. Packed parameters hold each weight block
+as (in, padded out), then its bias, of the padded out.
+"""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from aicau.ensembles.kernels import cuda
-from aicau.ensembles.kernels.cuda import (
-    MOST_POINTS,
-    WIDEST,
-    adam,
-    adam_arguments,
-    corrections,
-    load_matrix,
-    load_vector,
-    pad,
-    relu,
-    store_matrix,
-    store_vector,
-)
-from aicau.ensembles.kernels.settings import MLPSettings
+from aicau.ensembles.kernels.settings import MLPSettings, corrections
 
+PRECISION = "tf32x3"  # of matrix products: "tf32", "tf32x3" or "ieee"
+WIDEST = 64
+MOST_POINTS = 4096
 # Padded points: (points at once, warps), as measured on an H200; larger as the largest.
 LAUNCH = {32: (32, 4), 64: (64, 4)}
+
+
+def pad(n: int) -> int:
+    return max(16, triton.next_power_of_2(n))
+
+
+def adam_arguments(settings: MLPSettings) -> tuple[float, ...]:
+    b1, b2 = settings.betas
+    return (b1, 1 - b1, b2, 1 - b2, settings.weight_decay)
+
+
+@triton.jit
+def load_matrix(at, ROWS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A block (ROWS, WIDTH), with rows of zeros up to PADDED."""
+    i = tl.arange(0, PADDED)[:, None]
+    return tl.load(at + i * WIDTH + tl.arange(0, WIDTH)[None, :], mask=i < ROWS, other=0.0)
+
+
+@triton.jit
+def store_matrix(at, w, ROWS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    i = tl.arange(0, PADDED)[:, None]
+    tl.store(at + i * WIDTH + tl.arange(0, WIDTH)[None, :], w, mask=i < ROWS)
+
+
+@triton.jit
+def load_vector(at, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    return tl.load(at + tl.arange(0, WIDTH))
+
+
+@triton.jit
+def store_vector(at, v, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    tl.store(at + tl.arange(0, WIDTH), v)
+
+
+@triton.jit
+def adam(  # type: ignore[no-untyped-def]
+    parameters, gradient, m, v, finite, correction, b1, c1, b2, c2, decay, SIZE: tl.constexpr, FLAT: tl.constexpr,
+):  # fmt: skip
+    """One step of Adam with an L2 term on the packed parameters; none where the loss is not finite."""
+    cells = tl.arange(0, FLAT)
+    real = cells < SIZE
+    p = tl.load(parameters + cells, mask=real, other=0.0)
+    g = tl.load(gradient + cells, mask=real, other=0.0) + decay * p
+    m = b1 * m + c1 * g
+    v = b2 * v + c2 * g * g
+    rate = tl.load(correction)
+    root = tl.load(correction + 1)
+    p = tl.where(finite, p - rate * m / (tl.sqrt(v) * root + 1e-8), p)
+    tl.store(parameters + cells, p, mask=real)
+    return p, m, v
+
+
+@triton.jit
+def relu(z):  # type: ignore[no-untyped-def]
+    return tl.where(z < 0, 0.0, z)  # keeps NaN, so that divergence is seen
 
 
 def supports(settings: MLPSettings, inputs: int, rows: int) -> bool:
@@ -184,7 +235,7 @@ def train_mlp(
             packed, torch.zeros_like(packed), corrections(settings, x.device), epochs, losses,
             rows, group, *adam_arguments(settings), settings.min_delta, settings.patience, settings.max_epochs,
             D=inputs, H1=h1, H2=h2, DP=pad(inputs), P1=pad(h1), P2=pad(h2), P3=pad(h3),
-            SIZE=size, FLAT=triton.next_power_of_2(size), BLOCK=block, ONE=rows <= block, PRECISION=cuda.PRECISION,
+            SIZE=size, FLAT=triton.next_power_of_2(size), BLOCK=block, ONE=rows <= block, PRECISION=PRECISION,
             num_warps=warps, num_stages=1,
         )  # fmt: skip
     return packed[:, index].view(runs, members, -1), epochs, losses

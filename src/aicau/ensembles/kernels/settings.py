@@ -1,7 +1,11 @@
 """What the two small networks are and how they are trained; defaults are the paper's Appendix A."""
 
 import itertools
+import math
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from aicau.core.errors import InputError, unknown
 
@@ -82,3 +86,16 @@ class EmbeddingSettings:
     def parameters(self, inputs: int) -> int:
         *inner, (o, i) = self.layers(inputs)
         return sum(a * b + 2 * a for a, b in inner) + o * (i + 1)
+
+
+def corrections(
+    settings: MLPSettings | EmbeddingSettings, device: torch.device, steps: int | None = None
+) -> Tensor:  # (steps, 2)
+    """Adam's step length and the factor of √v at every step: its bias corrections, exact for any number of steps.
+
+    With `steps` the table ends where they no longer change: whoever asks for more takes the last row."""
+    b1, b2 = settings.betas
+    most = math.ceil(-21 / math.log(max(b1, b2))) if 0 < max(b1, b2) < 1 else 1
+    step = torch.arange(1, (settings.max_epochs if steps is None else min(steps, most)) + 1, dtype=torch.float64)
+    pair = torch.stack([settings.learning_rate / (1 - b1**step), (1 - b2**step).rsqrt()], -1)
+    return pair.float().to(device)
