@@ -1,7 +1,7 @@
 """Training of the two small networks by the fastest kernel there is for the device.
 
 `cpu_*` (Numba) on the CPU, `cuda_mlp` (Triton) and `cuda_embedding` (CUDA C++) on a GPU, and `reference` (batched
-PyTorch) where what they need is missing or a shape does not fit. All take the same arguments and compute the same thing;
+PyTorch) where what they need is missing or a shape does not fit. All take the same arguments and compute the same;
 tests compare each with `reference`, and `benchmarks/kernels.py` measures how much faster it is.
 """
 
