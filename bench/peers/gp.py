@@ -93,7 +93,7 @@ class Surrogates:
         rows = y.shape[-1]
         pairs = zip(x.reshape(-1, rows, x.shape[-1]), y.reshape(-1, rows), strict=True)
         runs = tuple((Surrogate(self.line, self.box, self.line.fit(self.box(a), b.double())),) for a, b in pairs)
-        return FittedFunctions(runs, y.shape[:-1], torch.zeros(*y.shape[:-1], 1, rows, dtype=torch.bool))
+        return FittedFunctions(runs, torch.zeros(*y.shape[:-1], 1, rows, dtype=torch.bool))
 
 
 def gp_curve(

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.acquisition.trust import Trust
+from aicau.acquisition import ACQUISITIONS
 from aicau.campaign.setup import parse_strategy
 from aicau.core.errors import InputError
 from aicau.prediction.count import interval, scatter
@@ -412,8 +412,8 @@ def test_the_contents_of_labels_in_numbers(tmp_path):
 def test_default_for_labels_trusts_members_by_their_skill(address):
     with create(address, "classification") as campaign:
         play(campaign, "classification")
-        assert campaign.strategy.acquisition == Trust()
-        assert parse_strategy("default", "count").acquisition != Trust()
+        assert campaign.strategy.acquisition == ACQUISITIONS["trust"]()
+        assert parse_strategy("default", "count").acquisition != ACQUISITIONS["trust"]()
         campaign.ask(2)
         _, model = campaign.models.last
         assert 0.1 < model.figures.skill < 1  # one label in eight is wrong

@@ -122,12 +122,14 @@ def test_the_batch_is_that_of_the_row_handed_out():
     table = TableProblem.from_arrays("t", [[0.0], [1.0]], "st", list("sssst"), y, batch)
     keys, index = streams.runs(0, 30), torch.tensor([[0, 1, 0, 0]] * 30)
     earlier = torch.tensor([[1, 0, 1, 1]] * 30)
-    values = table.measure(index, earlier, keys, 3)
+    once = Observations(index[:, :1], torch.zeros(30, 1).double(), torch.zeros(1, dtype=torch.int64))
+    values, batches = table.draw(index, once, keys, 3)
+    assert torch.equal(values, table.measure(index, earlier, keys, 3))
     level = dict(zip(y, (1, 0, 2, 0, 1), strict=True))
-    assert table.batch_of(index, earlier, keys, 3).tolist() == [[level[v] for v in row] for row in values.tolist()]
+    assert batches.tolist() == [[level[v] for v in row] for row in values.tolist()]
     plain = TableProblem.from_arrays("t", [[0.0], [1.0]], "st", list("sssst"), y)
     assert torch.equal(plain.measure(index, earlier, keys, 3), values)
-    assert plain.batch_of(index, earlier, keys, 3).unique().tolist() == [3]
+    assert plain.draw(index, once, keys, 3)[1].unique().tolist() == [3]
 
 
 @pytest.fixture

@@ -1,16 +1,9 @@
 """Acquisition functions by name; a new one is one file and one line here."""
 
-from aicau.acquisition.bald import Bald
 from aicau.acquisition.base import Acquisition, Score, View
-from aicau.acquisition.br import BiasReduction
-from aicau.acquisition.epistemic import Epistemic
-from aicau.acquisition.farthest import Farthest
-from aicau.acquisition.lc import LeastConfidence
-from aicau.acquisition.pemse import Pemse
-from aicau.acquisition.random import Random
+from aicau.acquisition.table1 import Bald, BiasReduction, Epistemic, Farthest, LeastConfidence, Pemse, Random
 from aicau.acquisition.terms import FORMS
-from aicau.acquisition.trust import Trust
-from aicau.acquisition.uncertainty import Entropy, Margin
+from aicau.acquisition.uncertainty import Entropy, Margin, Trust
 
 ACQUISITIONS: dict[str, type[Acquisition]] = {
     "random": Random,

@@ -92,6 +92,12 @@ class View:
     cost: Tensor | None = None
     budget: float = float("inf")
 
+    @property
+    def members(self) -> Tensor:
+        """The predictions, for a score that needs them."""
+        assert self.predictions is not None
+        return self.predictions
+
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
         """With what a bias estimator found, where one was asked."""
         return replace(self, belief=estimate) if isinstance(estimate, Belief) else replace(self, cobias=estimate)
@@ -144,10 +150,7 @@ class Score:
 
     def times(self, factor: Tensor) -> "Score":  # (...)
         """The same in other units."""
-        omega = self.omega
-        if omega is not None:
-            extra = None if omega.extra is None else omega.extra * factor[..., None].to(omega.extra)
-            omega = Omega(omega.factor, omega.weights * factor[..., None].to(omega.factor), extra)
+        omega = None if self.omega is None else self.omega.scale(factor[..., None])
         return Score(self.alpha * factor[..., None].to(self.alpha), omega, self.note)
 
     def weigh(self, weight: Tensor) -> "Score":  # (..., n)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.core import bregman
+from aicau.core import bregman, decomposition
 from aicau.core.bregman import Divergence
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run
@@ -37,9 +37,10 @@ def behind(view: View, form: Form) -> Divergence:
 
 
 def bias(view: View, form: Form = None) -> Score:
-    """E D[p‖F̄] over the pool, with its matrix where the form has one."""
-    assert view.predictions is not None
-    assert view.belief is not None
+    """E D[p‖F̄] over the pool, with its matrix where the form has one; for values δ², with Δ̂."""
+    if view.belief is None:
+        assert view.cobias is not None
+        return Score.of(view.cobias)
     d, belief = behind(view, form), view.belief
 
     def parts(predictions: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -49,7 +50,7 @@ def bias(view: View, form: Form = None) -> Score:
             return *differences(d, mean, centre), 2 * gap
         return bregman.between(d, mean, centre) + gap, mean - centre, gap
 
-    first, second, gap = by_run(parts, view.predictions, belief.mean, belief.variance())
+    first, second, gap = by_run(parts, view.members, belief.mean, belief.variance())
     if form == "symmetric":
         return Score.of(symmetric(first, second, gap))
     if d is not bregman.SQUARED:
@@ -62,8 +63,9 @@ def bias(view: View, form: Form = None) -> Score:
 
 
 def epistemic(view: View, form: Form = None) -> Score:
-    """E D[F̄‖F] over the pool, with its matrix where the form has one."""
-    assert view.predictions is not None
+    """E D[F̄‖F] over the pool, with its matrix where the form has one; for values σ²_F, with Σ_F."""
+    if form is None and view.task.squared:
+        return Score.of(decomposition.covariance(view.members))
     d = behind(view, form)
 
     def parts(predictions: Tensor) -> tuple[Tensor, ...]:
@@ -74,7 +76,7 @@ def epistemic(view: View, form: Form = None) -> Score:
         apart = (own - centre[..., None, :]).flatten(-2) / own.shape[-2] ** 0.5
         return bregman.epistemic_of(d, own, centre), apart
 
-    first, second = by_run(parts, view.predictions)
+    first, second = by_run(parts, view.members)
     if form == "symmetric":
         return Score.of(symmetric(first, second))
     return Score.of(Omega(second.float())) if d is bregman.SQUARED else Score(first, note=no_matrix(d))

@@ -1,11 +1,17 @@
-"""The usual scores of classifiers: the uncertainty of the mean probabilities, and mutual information.
+"""Scores of classifiers: the uncertainty of the mean probabilities, mutual information, and trusted disagreement.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
-| p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for these four |
+| p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for the first four |
+| u | `apart` | (..., n) | variance of the members' probabilities, summed over classes (`epistemic:brier`) |
+| s | `view.skill` | (...) | share of the labels' entropy that members explain of labels they did not see |
 
-All are large where a label is uncertain, because data are missing or because labels are noisy there; only the mutual
-information (BALD) and differences between rounds leave the noise out.
+The first four are large where a label is uncertain, because data are missing or because labels are noisy there; of them
+only the mutual information (BALD) and differences between rounds leave the noise out.
+
+`trust` is (1 − s)·mean(u) + s·u. Where labels can be learned, members disagree where their middle is wrong. Where
+labels are mostly noise they disagree because each has learned its own noise; then s is small, α is nearly the same
+everywhere, and `spread` fills the space.
 """
 
 from dataclasses import dataclass
@@ -13,6 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from aicau.acquisition import terms
 from aicau.acquisition.base import Acquisition, Score, View
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
@@ -41,12 +48,16 @@ def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
 
 def score(view: View, rule: str) -> Score:
     """One of the four over the pool of a view with classes."""
+    check_classes(view, rule)
+    function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
+    (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.members)
+    return Score(alpha, note=f"{rule!r} on classes has no matrix; use top or spread batching")
+
+
+def check_classes(view: View, rule: str) -> None:
+    """Refuse a task without classes."""
     if not view.task.probabilities:
         raise InputError(f"{rule!r} is about classes, and this is a {view.task.name} task; use lc, bald, br or pemse")
-    assert view.predictions is not None
-    function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
-    (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.predictions)
-    return Score(alpha, note=f"{rule!r} on classes has no matrix; use top or spread batching")
 
 
 @dataclass(frozen=True)
@@ -63,3 +74,17 @@ class Margin(Acquisition):
 
     def score(self, view: View) -> Score:
         return score(view, "margin")
+
+
+@dataclass(frozen=True)
+class Trust(Acquisition):
+    meaning = "disagreement of the members, as far as they predict labels they did not see"
+
+    def score(self, view: View) -> Score:
+        check_classes(view, "trust")
+        if view.skill is None:
+            raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
+        apart = terms.epistemic(view, "brier").alpha
+        s = view.skill.to(apart)[..., None]
+        note = "'trust' has no matrix; use top or spread batching"
+        return Score((1 - s) * apart.mean(-1, keepdim=True) + s * apart, note=note)

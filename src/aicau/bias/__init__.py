@@ -2,12 +2,11 @@
 
 from aicau.bias.base import Belief, BiasEstimator, Evidence, assess
 from aicau.bias.correction import Correction
-from aicau.bias.direct import Direct
+from aicau.bias.direct import Direct, Tau
 from aicau.bias.perfect import Perfect
 from aicau.bias.posterior import Posterior
 from aicau.bias.quadratic import Quadratic
 from aicau.bias.skill import skill
-from aicau.bias.tau import Tau
 
 BIASES: dict[str, type[BiasEstimator]] = {
     "perfect": Perfect,

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from aicau.core import bregman, decomposition
-from aicau.core.errors import InputError, TrainingError
+from aicau.core.errors import TrainingError
 from aicau.core.observations import Collapsed, Observations
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run
@@ -144,15 +144,6 @@ def assess(estimator: BiasEstimator, evidence: Evidence) -> Omega | Belief:
         name = type(estimator).__name__.lower()
         raise TrainingError(f"the {name} estimate of the bias diverged; scale the target or the features")
     return found
-
-
-def known(oracle: Callable[[int], Tensor] | None, count: int) -> Tensor:
-    """What perfect information sees; an error without a problem that knows the truth."""
-    if oracle is None:
-        raise InputError(
-            "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"
-        )
-    return oracle(count)
 
 
 def place(values: Tensor, seen: Collapsed, onto: Tensor) -> Tensor:  # (..., l), (..., n) -> (..., n)

@@ -1,14 +1,20 @@
-"""Direct estimation: a Gaussian process on h = [x, μ_F, σ²_F] predicts δ where nothing was measured; Δ̂ has rank 1."""
+"""Direct estimation (Appendix A): a Gaussian process on h = [x, μ_F, σ²_F] tells what was not measured.
+
+`direct` predicts δ, and Δ̂ has rank 1. `tau` predicts τ = σ²_F + δ² itself; it says nothing of pairs, so its Δ̂ is
+diagonal, τ̂ − σ²_F where that is positive.
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from aicau import gp
 from aicau.bias import classes
 from aicau.bias.base import Belief, Evidence, place
 from aicau.core import decomposition
+from aicau.core.errors import InputError
 from aicau.core.observations import Collapsed
 from aicau.core.omega import Omega
 from aicau.core.runs import by_run
@@ -44,19 +50,32 @@ class Direct:
         return Belief(decomposition.mean(evidence.predictions).double()[..., None] - factor)
 
 
+@dataclass(frozen=True)
+class Tau:
+    """A Gaussian process predicts τ where nothing was measured (the paper's direct estimation of the PEMSE)."""
+
+    waits: ClassVar[bool] = True
+    alpha: float = 1e-6
+
+    def estimate(self, evidence: Evidence) -> Omega:
+        seen, residual = evidence.residuals()
+        epistemic = decomposition.epistemic(evidence.predictions).double()
+        tau = torch.where(seen.valid, epistemic.gather(-1, seen.index) + residual**2, 0.0)
+        square = (interpolated(evidence, seen, tau, self.alpha) - epistemic).clamp_min(0).float()
+        return Omega(torch.zeros_like(square)[..., None], extra=square)
+
+    def believe(self, evidence: Evidence) -> Belief:
+        raise InputError(f"tau is a squared error, which {evidence.task.name} does not have; use direct or posterior")
+
+
 def interpolated(evidence: Evidence, seen: Collapsed, values: Tensor, alpha: float) -> Tensor:  # (..., l) -> (..., n)
     """Values at measured points, and elsewhere what a process on the side information says."""
     side = evidence.side_information().double()
-    rows = seen.index[..., None].expand(*seen.index.shape, side.shape[-1])
-    flat = [
-        side.reshape(-1, *side.shape[-2:]),
-        side.gather(-2, rows).reshape(-1, *rows.shape[-2:]),
-        values.reshape(-1, values.shape[-1]),
-        seen.valid.reshape(-1, values.shape[-1]),
-    ]
+    rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
 
     def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> tuple[Tensor]:
         return (gp.fit(rows, values, valid, alpha).mean(side),)
 
-    (estimate,) = by_run(mean, *flat, points=side.shape[-2])
-    return place(values, seen, estimate.reshape(side.shape[:-1]))
+    parts = (side, rows, values, seen.valid)
+    (estimate,) = by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1)
+    return place(values, seen, estimate)

@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from aicau.bias.base import Belief, Evidence, known
+from torch import Tensor
+
+from aicau.bias.base import Belief, Evidence
 from aicau.core import checks, decomposition
+from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 
 
@@ -30,10 +33,17 @@ class Perfect:
     def __post_init__(self) -> None:
         checks.positive(self.realisations, "realisations")
 
+    def truth(self, evidence: Evidence) -> Tensor:  # (..., n); (..., n, c) for classes
+        """What perfect information sees; an error without a problem that knows the truth."""
+        if evidence.oracle is None:
+            raise InputError(
+                "perfect information needs a problem that knows the truth; with measurements use direct or quadratic"
+            )
+        return evidence.oracle(self.realisations).to(evidence.predictions.device)
+
     def estimate(self, evidence: Evidence) -> Omega:
-        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device)
-        return decomposition.cobias((decomposition.mean(evidence.predictions).double() - truth).float())
+        mean = decomposition.mean(evidence.predictions).double()
+        return decomposition.cobias((mean - self.truth(evidence)).float())
 
     def believe(self, evidence: Evidence) -> Belief:
-        truth = known(evidence.oracle, self.realisations).to(evidence.predictions.device)
-        return Belief(evidence.task.vectors(truth))
+        return Belief(evidence.task.vectors(self.truth(evidence)))

@@ -30,7 +30,7 @@ def centred(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n, K)
     return ((predictions - mean(predictions)[..., None, :]) / members**0.5).mT
 
 
-def epistemic(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n)
+def epistemic(predictions: Tensor) -> Tensor:
     """σ²_F, how much the members disagree.
 
     Parameters
@@ -62,7 +62,6 @@ def cobias(bias: Tensor) -> Omega:  # (..., n)
 
 
 def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) -> Tensor:
-    # (..., K, n), (..., n), (..., n) -> (..., n)
     """τ_k = σ²_F + δ² + σ²_Y (Eq. bvt), the expected squared error of a member at each point.
 
     Parameters
@@ -91,18 +90,11 @@ def spread_error(predictions: Tensor, noise: Tensor) -> Tensor:  # (..., K, n), 
     """Mean of (σ_F − σ_Y)²: the second aim of the paper's Figure 1, members as spread as measurements (noise: σ²_Y).
 
     With the mean of δ², the first aim, it adds up to the squared Wasserstein distance between normal distributions.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.core.decomposition import spread_error
-    >>> spread_error(torch.tensor([[1.0, 2.0], [3.0, 2.0]]), torch.tensor([1.0, 4.0]))
-    tensor(2.)
     """
     return ((epistemic(predictions).sqrt() - noise.sqrt()) ** 2).mean(-1)
 
 
-def emse(pemse: Tensor) -> Tensor:  # (..., n) -> (...)
+def emse(pemse: Tensor) -> Tensor:
     """𝓛_k, the average of τ_k over the pool; equal to tr Ω / n.
 
     Parameters
@@ -145,7 +137,6 @@ def difference(previous: T, current: T) -> T:
 
 
 def omega_bias_first(predictions: Tensor, observed_mean: Tensor, noise: Omega | None = None) -> Omega:
-    # (..., K, n), (..., n)
     """Appendix D.3, and what the method uses: Ω = Σ_F + δδᵀ (+ Σ_Y), δ = mean over members − mean over measurements.
 
     Parameters
@@ -171,11 +162,11 @@ def omega_bias_first(predictions: Tensor, observed_mean: Tensor, noise: Omega | 
     return omega if noise is None else omega + noise
 
 
-def omega_uncorrelated(
-    predictions: Tensor,  # (K, n)
-    draws: Tensor,  # (N, n), NaN where a draw does not exist
-) -> Tensor:  # (n, n), NaN where a point was never drawn
+def omega_uncorrelated(predictions: Tensor, draws: Tensor) -> Tensor:
     """Appendix D.1: draws at different points are independent, so every draw of x_i meets every draw of x_j.
+
+    Off the diagonal the triple sum over members, draws of x_i and draws of x_j factorises through the means of the
+    draws; on the diagonal the same draw stands on both sides and its spread adds σ²_Y.
 
     Parameters
     ----------
@@ -187,11 +178,6 @@ def omega_uncorrelated(
     -------
     Tensor, shape (n, n)
         NaN where a point was never drawn.
-
-    Notes
-    -----
-    Off the diagonal the triple sum over members, draws of x_i and draws of x_j factorises through the means of the
-    draws; on the diagonal the same draw stands on both sides and its spread adds σ²_Y.
 
     Examples
     --------
@@ -209,10 +195,7 @@ def omega_uncorrelated(
     return omega + torch.diag(torch.where(count > 0, spread, torch.nan))
 
 
-def omega_together(
-    predictions: Tensor,  # (K, n)
-    draws: Tensor,  # (N, n), row r holds what was measured together in round r, NaN elsewhere
-) -> Tensor:  # (n, n), NaN where a pair was never drawn together
+def omega_together(predictions: Tensor, draws: Tensor) -> Tensor:
     """Appendix D.2: only draws made together enter, so correlated noise shows in the off-diagonal entries.
 
     Parameters

@@ -156,18 +156,19 @@ class Omega:
         extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
         return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
 
-    def scale(self, by: float) -> "Omega":
+    def scale(self, by: Tensor) -> "Omega":  # (..., 1)
         """The matrix times a number."""
-        return Omega(self.factor, by * self.weights, None if self.extra is None else by * self.extra)
+        extra = None if self.extra is None else self.extra * by.to(self.extra)
+        return Omega(self.factor, self.weights * by.to(self.factor), extra)
+
+    def __neg__(self) -> "Omega":
+        return self.scale(-self.factor.new_ones(1))
 
     def __add__(self, other: "Omega") -> "Omega":
         return _join(self, other, 1.0)
 
     def __sub__(self, other: "Omega") -> "Omega":
         return _join(self, other, -1.0)
-
-    def __neg__(self) -> "Omega":
-        return self.scale(-1.0)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special  # scipy.stats takes 0.4 s longer to import
 
+CONFIDENCE = 0.95
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -17,24 +19,28 @@ class Interval:
     high: float
 
 
-def mean_interval(values: NDArray[np.float64], confidence: float = 0.95) -> Interval:  # (runs,)
+def mean_interval(values: NDArray[np.float64]) -> Interval:  # (runs,)
     """Student's t interval of the mean."""
     centre = float(np.mean(values))
     if len(values) < 2:
         return Interval(centre, float("nan"), float("nan"))
-    half = float(half_width(values, confidence))
+    half = float(half_width(values))
     return Interval(centre, centre - half, centre + half)
 
 
-def half_width(values: NDArray[np.float64], confidence: float = 0.95) -> Any:  # (runs, ...) -> (...)
+def half_width(values: NDArray[np.float64]) -> Any:  # (runs, ...) -> (...)
     """Of Student's t interval of the mean over runs."""
     runs = len(values)
-    return special.stdtrit(runs - 1, 0.5 + confidence / 2) * np.std(values, axis=0, ddof=1) / np.sqrt(runs)
+    return special.stdtrit(runs - 1, 0.5 + CONFIDENCE / 2) * np.std(values, axis=0, ddof=1) / np.sqrt(runs)
 
 
-def paired_ratio(values: NDArray[np.float64], baseline: NDArray[np.float64], confidence: float = 0.95) -> Interval:
-    # (runs,) each
-    """Geometric mean of values/baseline over runs, with the t interval of the paired difference of logarithms."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        log = mean_interval(np.log(values) - np.log(baseline), confidence)
+def ratio(logs: NDArray[np.float64]) -> Interval:  # (runs,)
+    """Geometric mean of ratios from their logarithms, with the t interval of these."""
+    log = mean_interval(logs)
     return Interval(*(float(np.exp(v)) for v in (log.mean, log.low, log.high)))
+
+
+def paired_ratio(values: NDArray[np.float64], baseline: NDArray[np.float64]) -> Interval:  # (runs,) each
+    """Geometric mean of values/baseline, run by run."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return ratio(np.log(values) - np.log(baseline))

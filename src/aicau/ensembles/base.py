@@ -1,6 +1,6 @@
 """F_k: `fit` gives a fitted ensemble, whose `predict` gives one function per member, (..., K, n)."""
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -8,6 +8,9 @@ from torch import Tensor
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.streams import Purpose
+
+Run = int | slice | list[int]
+T = TypeVar("T")
 
 
 class Fitted(Protocol):
@@ -20,7 +23,7 @@ class Fitted(Protocol):
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
         """Every member at every point."""
 
-    def __getitem__(self, run: int | slice | list[int]) -> "Fitted":
+    def __getitem__(self, run: Run) -> "Fitted":
         """The ensembles of some runs (along the first leading dimension)."""
 
 
@@ -42,6 +45,12 @@ def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:
         raise InputError(f"an ensemble is fitted on x (..., l, d), y (..., l) and keys (...); got shapes {shapes}")
     if y.shape[-1] == 0:
         raise InputError("an ensemble needs at least one measurement; got none")
+
+
+def some_of(models: tuple[T, ...], lead: torch.Size, run: Run) -> tuple[T, ...]:
+    """Of models that stand one after another for runs of shape `lead`, those of some runs."""
+    place = torch.arange(len(models)).reshape(lead)[run]
+    return tuple(models[i] for i in place.flatten())
 
 
 def fold_membership(keys: Tensor, members: int, x: Tensor) -> Tensor:  # (...), (..., l, d) -> (..., K, l)

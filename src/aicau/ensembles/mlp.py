@@ -10,7 +10,7 @@ from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import gradients, kernels
-from aicau.ensembles.base import check_rows, fold_membership, one_hot
+from aicau.ensembles.base import Run, check_rows, fold_membership, one_hot
 from aicau.ensembles.kernels import MLPSettings
 
 HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson"}
@@ -35,7 +35,7 @@ class FittedMLP:
         """What the gradients of one run's networks are made of, at every point."""
         return gradients.layers(self.parameters.reshape(-1, *self.parameters.shape[-2:])[0], x, self.settings)
 
-    def __getitem__(self, run: int | slice | list[int]) -> "FittedMLP":
+    def __getitem__(self, run: Run) -> "FittedMLP":
         """The ensembles of some runs (along the first leading dimension)."""
         return FittedMLP(self.parameters[run], self.unseen[run], self.epochs[run], self.settings)
 
@@ -130,10 +130,5 @@ def train(
 def initial_parameters(keys: Tensor, members: int, inputs: int, settings: MLPSettings) -> Tensor:  # (..., K, P)
     """Uniform in ±1/√(inputs of the layer), as torch.nn.Linear starts."""
     draws = streams.uniform(streams.fold(keys, Purpose.WEIGHTS), members, settings.parameters(inputs))
-    scale = torch.cat(
-        [
-            torch.full((o * (i + 1),), i**-0.5, dtype=draws.dtype, device=draws.device)
-            for o, i in settings.layers(inputs)
-        ]
-    )
+    scale = torch.cat([draws.new_full((o * (i + 1),), i**-0.5) for o, i in settings.layers(inputs)])
     return ((2 * draws - 1) * scale).float()

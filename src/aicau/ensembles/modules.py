@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import check_rows, fold_membership, one_hot
-from aicau.ensembles.scikit import FittedFunctions, Function, seeds
+from aicau.ensembles.base import Run, check_rows, one_hot, some_of
+from aicau.ensembles.scikit import FittedFunctions, Function, fit_each
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,8 @@ class Modules:
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
-        check_rows(x, y, keys)
-        unseen = fold_membership(keys, self.members, x)
-        numbers = seeds(keys, self.members).reshape(-1, self.members)
         targets = one_hot(y, self.classes) if self.classes else y[..., None]
-        flat = [t.reshape(-1, *t.shape[-2:]) for t in (x, targets, unseen)]
-        runs = [
-            tuple(self._train(a[~out[k]], b[~out[k]], int(numbers[run, k])) for k in range(self.members))
-            for run, (a, b, out) in enumerate(zip(*flat, strict=True))
-        ]
-        return FittedFunctions(tuple(runs), tuple(y.shape[:-1]), unseen)
+        return fit_each(self.members, x, y, targets, keys, lambda k, a, b, seed: self._train(a, b, seed))
 
     def _train(self, x: Tensor, y: Tensor, seed: int) -> Function:  # (l, d), (l, c)
         with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
@@ -155,10 +147,9 @@ class FittedPosterior:
             runs.append(normal.mean.reshape(-1) + z.to(at) @ _cholesky(normal.covariance_matrix.reshape(n, n)).mT)
         return torch.stack(runs).reshape(*lead, members, n)
 
-    def __getitem__(self, run: int | slice | list[int]) -> "FittedPosterior":
+    def __getitem__(self, run: Run) -> "FittedPosterior":
         """The ensembles of some runs (along the first leading dimension)."""
-        place = torch.arange(len(self.models)).reshape(self.keys.shape)[run]
-        return FittedPosterior(tuple(self.models[i] for i in place.flatten()), self.keys[run], self.unseen[run])
+        return FittedPosterior(some_of(self.models, self.keys.shape, run), self.keys[run], self.unseen[run])
 
 
 def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from aicau.core import checks, streams
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import check_rows, fold_membership
+from aicau.ensembles.base import Run, check_rows, fold_membership, some_of
 from aicau.gp import Posterior, noise
 
 
@@ -20,10 +20,9 @@ class FittedProcess:
     scale: Tensor  # (..., d)
     rank: int
 
-    def __getitem__(self, run: int | slice | list[int]) -> "FittedProcess":
+    def __getitem__(self, run: Run) -> "FittedProcess":
         """The ensembles of some runs (along the first leading dimension)."""
-        place = torch.arange(self.keys.numel()).reshape(self.keys.shape)[run].flatten().tolist()
-        kept = tuple(self.posteriors[i] for i in place)
+        kept = some_of(self.posteriors, self.keys.shape, run)
         return FittedProcess(kept, self.keys[run], self.unseen[run], self.shift[run], self.scale[run], self.rank)
 
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
@@ -41,13 +40,6 @@ class FittedProcess:
             around = (around - around.mean(0)) * (members / max(1, members - 1)) ** 0.5
             out.append(posterior.mean(at) + around)
         return torch.stack(out).reshape(*lead, members, x.shape[-2]).float()
-
-    def left_out(self) -> Tensor:  # (..., l)
-        """Every measurement by the mean of the process that did not see it (of all where everyone saw it)."""
-        apart = self.unseen.reshape(-1, *self.unseen.shape[-2:]).double()  # (runs, K, l)
-        apart = torch.where(apart.sum(-2, keepdim=True) > 0, apart, 1.0)
-        means = torch.stack([posterior.mean(posterior.rows.x) for posterior in self.posteriors])
-        return ((means * apart).sum(-2) / apart.sum(-2)).reshape(*self.keys.shape, -1)
 
 
 @dataclass(frozen=True)

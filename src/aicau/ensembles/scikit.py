@@ -18,7 +18,7 @@ from torch import Tensor
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import check_rows, fold_membership, one_hot
+from aicau.ensembles.base import Run, check_rows, fold_membership, one_hot, some_of
 
 Function = Callable[[Tensor], Tensor]  # (n, d) -> (n,), or (n, c) for classes
 
@@ -28,20 +28,19 @@ class FittedFunctions:
     """Fitted members as plain functions of (n, d) arrays, one list per run."""
 
     functions: tuple[tuple[Function, ...], ...]  # runs × K
-    lead: tuple[int, ...]
     unseen: Tensor  # (..., K, l)
 
     def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n); (..., K, n, c) for classes
         """Every member at every point."""
-        points = x.expand(*self.lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
+        lead = self.unseen.shape[:-2]
+        points = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
         runs = [torch.stack([f(at) for f in members]) for members, at in zip(self.functions, points, strict=True)]
         out = torch.stack(runs)
-        return out.reshape(*self.lead, *out.shape[1:]).to(x.device)
+        return out.reshape(*lead, *out.shape[1:]).to(x.device)
 
-    def __getitem__(self, run: int | slice | list[int]) -> "FittedFunctions":
+    def __getitem__(self, run: Run) -> "FittedFunctions":
         """The ensembles of some runs (along the first leading dimension)."""
-        place = torch.arange(len(self.functions)).reshape(self.lead)[run]
-        return FittedFunctions(tuple(self.functions[i] for i in place.flatten()), place.shape, self.unseen[run])
+        return FittedFunctions(some_of(self.functions, self.unseen.shape[:-2], run), self.unseen[run])
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,11 @@ class Regressors:
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
-        check_rows(x, y, keys)
-        return _fit_each(self.estimators, x, y, keys, lambda model, a, b: values_of(model.fit(a, b)))
+
+        def train(k: int, a: Tensor, b: Tensor, seed: int) -> Function:
+            return values_of(seeded(self.estimators[k], seed).fit(array(a), array(b)))
+
+        return fit_each(len(self.estimators), x, y, y, keys, train)
 
 
 @dataclass(frozen=True)
@@ -108,25 +110,23 @@ class Classifiers:
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
-        check_rows(x, y, keys)
         one_hot(y, self.classes)  # refuses what is no class
 
-        def one(model: Any, a: Any, b: Any) -> Function:
-            labels = b.astype(np.int64)
+        def train(k: int, a: Tensor, b: Tensor, seed: int) -> Function:
+            labels = array(b).astype(np.int64)
             if len(np.unique(labels)) < 2:  # many classifiers refuse to train on one class; the answer is that class
                 return lambda at: self._floored(one_hot(torch.full((len(at),), int(labels[0])), self.classes))
-            return self._function(model.fit(a, labels))
+            model = seeded(self.estimators[k], seed).fit(array(a), labels)
 
-        return _fit_each(self.estimators, x, y, keys, one)
+            def function(at: Tensor) -> Tensor:  # (n, d) -> (n, c)
+                whole = torch.zeros(len(at), self.classes, dtype=torch.double)
+                known = torch.as_tensor(model.predict_proba(array(at))).double()
+                whole[:, torch.as_tensor(model.classes_).long()] = known
+                return self._floored(whole)
 
-    def _function(self, model: Any) -> Function:
-        def function(at: Tensor) -> Tensor:  # (n, d) -> (n, c)
-            known = torch.as_tensor(np.asarray(model.predict_proba(at.detach().cpu().numpy()))).double()
-            whole = known.new_zeros(at.shape[0], self.classes)
-            whole[:, torch.as_tensor(np.asarray(model.classes_)).long()] = known
-            return self._floored(whole)
+            return function
 
-        return function
+        return fit_each(len(self.estimators), x, y, y, keys, train)
 
     def _floored(self, probabilities: Tensor) -> Tensor:
         return (1 - self.floor) * probabilities + self.floor / self.classes
@@ -161,8 +161,8 @@ class Members:
         """Train the model of every run, one after another."""
         check_rows(x, y, keys)
         runs, unseen = [], []
-        for a, b, _, seed in each_run(x, y, y, seeds(keys, 1)):
-            model = seeded(deepcopy(self.estimator), int(seed[0])).fit(a, b)
+        for a, b, seed in _by_run(keys, x, y, seeds(keys, 1)):
+            model = seeded(self.estimator, int(seed)).fit(array(a), array(b))
             members = getattr(model, "estimators_", None)
             if members is None or len(members) == 0:
                 raise InputError(
@@ -176,8 +176,7 @@ class Members:
                 out[k] = True
                 out[k, torch.as_tensor(np.asarray(rows)).long()] = False
             unseen.append(out)
-        shape = (*y.shape[:-1], *unseen[0].shape)
-        return FittedFunctions(tuple(runs), y.shape[:-1], torch.stack(unseen).reshape(shape).to(x.device))
+        return FittedFunctions(tuple(runs), torch.stack(unseen).reshape(*keys.shape, *unseen[0].shape).to(x.device))
 
 
 def _check_some(estimators: Sequence[Any]) -> None:
@@ -185,20 +184,27 @@ def _check_some(estimators: Sequence[Any]) -> None:
         raise InputError("an ensemble needs at least one member; got none")
 
 
-def _fit_each(
-    estimators: Sequence[Any],
+def fit_each(
+    members: int,
     x: Tensor,  # (..., l, d)
     y: Tensor,  # (..., l)
+    targets: Tensor,  # (..., l) or (..., l, c)
     keys: Tensor,  # (...)
-    train: Callable[[Any, NDArray[Any], NDArray[Any]], Function],  # a clone and its rows -> the fitted function
+    train: Callable[[int, Tensor, Tensor, int], Function],  # member, its rows and its seed -> the fitted function
 ) -> FittedFunctions:
-    """One clone of every estimator per run, on all folds but its own."""
-    unseen = fold_membership(keys, len(estimators), x)
+    """Every member of every run, on all folds but its own, one after another."""
+    check_rows(x, y, keys)
+    unseen = fold_membership(keys, members, x)
     runs = [
-        tuple(train(seeded(deepcopy(one), int(seed[k])), a[~out[k]], b[~out[k]]) for k, one in enumerate(estimators))
-        for a, b, out, seed in each_run(x, y, unseen, seeds(keys, len(estimators)))
+        tuple(train(k, a[~out[k]], b[~out[k]], int(seed[k])) for k in range(members))
+        for a, b, out, seed in _by_run(keys, x, targets, unseen, seeds(keys, members))
     ]
-    return FittedFunctions(tuple(runs), y.shape[:-1], unseen)
+    return FittedFunctions(tuple(runs), unseen)
+
+
+def _by_run(keys: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """One run after another."""
+    return zip(*(t.reshape(-1, *t.shape[keys.ndim :]) for t in tensors), strict=True)
 
 
 def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit numbers
@@ -207,29 +213,22 @@ def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit
 
 
 def seeded(model: Any, seed: int) -> Any:
-    """Set `random_state` where the model has one that was left open."""
+    """A copy of a model, with `random_state` set where that was left open."""
+    model = deepcopy(model)
     parameters = model.get_params() if hasattr(model, "get_params") else {}
     if "random_state" in parameters and parameters["random_state"] is None:
         model.set_params(random_state=seed)
     return model
 
 
-def each_run(x: Tensor, y: Tensor, unseen: Tensor, seeds: Tensor) -> Iterator[tuple[Any, Any, Any, Any]]:
-    """NumPy views of one run after another."""
-    rows = y.shape[-1]
-    flat = (
-        x.reshape(-1, rows, x.shape[-1]),
-        y.reshape(-1, rows),
-        unseen.reshape(-1, *unseen.shape[y.ndim - 1 :]),
-        seeds.reshape(-1, seeds.shape[-1]),
-    )
-    return zip(*(t.detach().cpu().numpy() for t in flat), strict=True)
+def array(values: Tensor) -> NDArray[Any]:
+    return values.detach().cpu().numpy()
 
 
 def values_of(model: Any, columns: Any = slice(None)) -> Function:
     """A fitted regressor as a function."""
 
     def function(at: Tensor) -> Tensor:
-        return torch.as_tensor(np.asarray(model.predict(at.detach().cpu().numpy()[:, columns])).reshape(-1))
+        return torch.as_tensor(np.asarray(model.predict(array(at)[:, columns])).reshape(-1))
 
     return function

@@ -1,6 +1,6 @@
 """Every sentence of the paper that states a result: where it stands, what it is said of, and the rule that decides it.
 
-This table is fixed before a run and judged by `aicau.paper.verdicts`; `aicau.paper.statement` writes it down.
+This table is fixed before a run and judged by `aicau.paper.verdicts`; `docs/statement.py` writes it down.
 
 A comparison is the ratio of two strategies' errors in one panel, paired by run: geometric mean and 95% t interval over
 runs. Below 1 the strategy that the sentence favours is better. A claim pools its comparisons run by run.

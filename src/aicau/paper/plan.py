@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,7 +33,8 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
+from aicau.simulation.simulate import tidy
 from aicau.strategy import Strategy
 
 T = TypeVar("T")
@@ -98,7 +100,6 @@ def strategy(word: str, preset: str = "learns") -> Strategy:
 Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
 Make = Callable[[str, str], Strategy]  # by its string and the preset
 Job = tuple[Setting, int, tuple[tuple[str, str], ...]]  # initial points; strategy and preset of each lane
-Watch = Callable[[Loop], None]
 
 
 @dataclass(frozen=True)
@@ -151,38 +152,10 @@ class Outcome:
         return rows.reset_index(drop=True)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some runs of one loop of a plan."""
-
-    plan: Plan
-    device: str
-    job: Job
-    runs: tuple[int, int]  # first, and one past the last
-    ensemble: Ensemble | None
-    make: Make
-
-    @property
-    def name(self) -> str:
-        return f"{self.job[0].name}-{self.job[1]}"
-
-
-def compute(part: Part, watch: Watch | None = None) -> tuple[Any, Any, dict[str, float]]:
-    """Errors (lane, run, round), queries (lane, run, rows) and where the time went; `watch` sees the loop before and
-    after every round."""
-    setting, initial, words = part.job
-    chosen = checks.pick_device(part.device)
-    made = {kind: problems.make(kind).to(chosen) for kind in part.plan.types}
-    lanes = [Lane(made[kind], part.make(*word)) for kind in part.plan.types for word in words]
-    keys = streams.runs(part.plan.seed, part.plan.runs)[slice(*part.runs)]
-    loop = Loop(lanes, initial, setting.batch_size, setting.rounds, keys, chosen, Round.paper(part.ensemble))
-    if watch is not None:
-        watch(loop)
-    while not loop.done:
-        loop.advance()
-        if watch is not None:
-            watch(loop)
-    return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy(), loop.seconds
+def compute(part: tuple[Work, tuple[int, int]]) -> tuple[Any, Any, dict[str, float]]:
+    """Some runs of one loop of a plan, from the first number to before the second."""
+    work, runs = part
+    return work.some(runs)
 
 
 def run(
@@ -202,18 +175,23 @@ def run(
     """
     if resume and not engine.here:
         raise InputError("only what runs in one process can be resumed; leave out --resume or --engine")
-    slices = engine.slices(plan.runs)
-    parts = [Part(plan, device, job, runs, ensemble, make) for job in plan.jobs() for runs in slices]
-    total, done = sum(part.job[0].rounds + 1 for part in parts), dict.fromkeys(parts, 0)
+    jobs, slices = plan.jobs(), engine.slices(plan.runs)
+    keys, how = streams.runs(plan.seed, plan.runs), Round.paper(ensemble)
+    total, done = len(slices) * sum(setting.rounds + 1 for setting, _, _ in jobs), [0] * len(jobs)
+    name = [f"{setting.name}-{initial}" for setting, initial, _ in jobs]
+    title = [f"{setting.name} rounds, {initial} initial points" for setting, initial, _ in jobs]
+    frames, seconds = [], {}
 
-    def said(part: Part) -> None:
-        if report is not None:
-            report(f"{part.job[0].name} rounds, {part.job[1]} initial points", sum(done.values()), total)
+    def work(job: Job) -> Work:
+        setting, initial, words = job
+        made = {kind: problems.make(kind) for kind in plan.types}
+        lanes = tuple(Lane(made[kind], make(*word)) for kind in plan.types for word in words)
+        return Work(lanes, initial, setting.batch_size, setting.rounds, keys, device, how)
 
-    def kept(part: Part) -> tuple[Any, Any, dict[str, float]]:
+    def kept(at: int) -> tuple[Any, Any, dict[str, float]]:
         """Here, with a checkpoint."""
-        path = None if state is None else state / f"{part.name}.npz"
-        checkpoint = Checkpoint(path, plan, part.name, part.job[2], checks.pick_device(device))
+        path = None if state is None else state / f"{name[at]}.npz"
+        checkpoint = Checkpoint(path, plan, name[at], jobs[at][2], checks.pick_device(device))
         saved = 0.0
 
         def watch(loop: Loop) -> None:
@@ -225,60 +203,45 @@ def run(
             elif loop.done or time.perf_counter() - saved > every:
                 checkpoint.save(loop)
                 saved = time.perf_counter()
-            if not loop.done:
-                done[part] = loop.round
-                said(part)
+            if report is not None and not loop.done:
+                done[at] = loop.round
+                report(title[at], sum(done), total)
 
-        return compute(part, watch)
+        return work(jobs[at]).some((0, plan.runs), watch)
 
-    frames, seconds, some = [], {}, []
-    found = _together(kept, parts, device) if engine.here else engine.over(compute, parts, device)
-    for part, result in zip(parts, found, strict=True):
-        some.append(result)
-        done[part] = part.job[0].rounds + 1
-        if not engine.here:
-            said(part)
-        if len(some) == len(slices):
-            mse, queried = (np.concatenate([one[at] for one in some], axis=1) for at in range(2))
-            frames.append(tidy(mse, queried, plan.types, part.job))
-            for one in {name: None for each in some for name in each[2]}:
-                seconds[f"{part.name}/{one}"] = sum(each[2].get(one, 0.0) for each in some)
-            some = []
+    parts = ((work(job), runs) for job in jobs for runs in slices)
+    found = _together(kept, range(len(jobs)), device) if engine.here else engine.over(compute, parts, device)
+    for at, (setting, initial, words) in enumerate(jobs):
+        some = []
+        for result in islice(found, len(slices)):
+            some.append(result)
+            done[at] = len(some) * (setting.rounds + 1)
+            if report is not None and not engine.here:
+                report(title[at], sum(done), total)
+        mse, queried = (np.concatenate([one[i] for one in some], axis=1) for i in range(2))
+        labels = [(setting.name, kind, initial, *word) for kind in plan.types for word in words]
+        columns = ["setting", "type", "initial", "strategy", "preset"]
+        frames.append(tidy(columns, labels, mse, queried, initial, setting.batch_size))
+        for part in {part: None for one in some for part in one[2]}:
+            seconds[f"{name[at]}/{part}"] = sum(one[2].get(part, 0.0) for one in some)
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 
-def _together(function: Callable[[Part], T], parts: Sequence[Part], device: str) -> Iterator[T]:
+def _together(function: Callable[[int], T], jobs: Sequence[int], device: str) -> Iterator[T]:
     """One after the other on the CPU; on a GPU side by side, each on a stream of its own: the steps of one fit follow
     each other, so one loop leaves most of the GPU idle."""
     chosen = checks.pick_device(device)
     if chosen.type != "cuda":
-        yield from map(function, parts)
+        yield from map(function, jobs)
         return
 
-    def alone(part: Part) -> T:
+    def alone(job: int) -> T:
         with torch.cuda.stream(torch.cuda.Stream(chosen)):
-            return function(part)
+            return function(job)
 
     torch.linalg.inv(torch.eye(1, device=chosen))  # PyTorch loads its linear algebra once, which threads would race for
-    with ThreadPoolExecutor(len(parts)) as pool:
-        yield from pool.map(alone, parts)
-
-
-def tidy(
-    mse: Any, queried: Any, types: Sequence[str], job: tuple[Setting, int, Sequence[tuple[str, str]]]
-) -> pd.DataFrame:
-    """One row per type, strategy, run and round."""
-    setting, initial, words = job
-    rows = []
-    for lane, (kind, word) in enumerate((kind, word) for kind in types for word in words):
-        for run_ in range(mse.shape[1]):
-            for k in range(mse.shape[2]):
-                points = initial + k * setting.batch_size
-                ids = queried[lane, run_, 0 if k == 0 else points - setting.batch_size : points]
-                text = " ".join(map(str, ids))
-                rows.append((setting.name, kind, initial, *word, run_, k, points, mse[lane, run_, k], text))
-    columns = ["setting", "type", "initial", "strategy", "preset", "run", "round", "points", "mse", "queried"]
-    return pd.DataFrame(rows, columns=columns)
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        yield from pool.map(alone, jobs)
 
 
 class Checkpoint:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from aicau.core.statistics import Interval, mean_interval
+from aicau.core.statistics import Interval, ratio
 from aicau.paper.claims import Claim, Pair, claims
 from aicau.paper.plan import ANY, PRESETS, Outcome
 
@@ -64,8 +64,8 @@ def _judge(table: Table, preset: str, measure: str) -> list[Verdict]:
         rows = [log_ratio(table, claim.setting, pair) for pair in claim.comparisons()]
         logs = [row for row in rows if row is not None]
         if logs:
-            votes = [claim.judge(_ratio(row)) for row in logs]
-            pooled = _ratio(np.mean(logs, axis=0))
+            votes = [claim.judge(ratio(row)) for row in logs]
+            pooled = ratio(np.mean(logs, axis=0))
             counts = votes.count(1), votes.count(-1), len(votes)
             verdicts.append(Verdict(claim, pooled, *counts, preset, measure))
     return verdicts
@@ -77,30 +77,15 @@ def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | N
     return None if first is None or second is None else np.log(first) - np.log(second)
 
 
-def _ratio(logs: NDArray[np.float64]) -> Interval:
-    log = mean_interval(logs)
-    return Interval(float(np.exp(log.mean)), float(np.exp(log.low)), float(np.exp(log.high)))
-
-
 def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
-    return pd.DataFrame(
-        [
-            {
-                "claim": v.claim.number,
-                "text": v.claim.text,
-                "preset": v.preset,
-                "measure": v.measure,
-                "ratio": v.pooled.mean,
-                "low": v.pooled.low,
-                "high": v.pooled.high,
-                "for": v.supports,
-                "against": v.contradicts,
-                "comparisons": v.comparisons,
-                "verdict": v.word,
-            }
-            for v in verdicts
-        ]
-    )
+    """One row per claim, preset and measure."""
+    columns = ["claim", "text", "preset", "measure", "ratio", "low", "high", "for", "against", "comparisons", "verdict"]
+    rows = [
+        (v.claim.number, v.claim.text, v.preset, v.measure, v.pooled.mean, v.pooled.low, v.pooled.high)
+        + (v.supports, v.contradicts, v.comparisons, v.word)
+        for v in verdicts
+    ]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def to_markdown(verdicts: list[Verdict], runs: int) -> str:

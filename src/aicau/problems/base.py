@@ -89,10 +89,6 @@ class Problem(ABC):
         """What is measured at `index` when the noise there is `drawn`."""
         return self.truth[index] + drawn
 
-    def batch_of(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:  # (..., m)
-        """The batch (plate, day) in which `measure` with the same arguments finds each entry: here the round."""
-        return torch.full_like(index, round)
-
     def draw(
         self,
         index: Tensor,  # (..., m)
@@ -100,9 +96,9 @@ class Problem(ABC):
         keys: Tensor,
         round: int,
     ) -> tuple[Tensor, Tensor]:  # values (..., m), batches (..., m)
-        """`measure` and `batch_of` with the whole history; a replay that depends on more than counts answers here."""
+        """What `measure` gives after that history, and the batch (plate, day) of each: here the round."""
         earlier = history.counts(self.pool.n).gather(-1, index)
-        return self.measure(index, earlier, keys, round), self.batch_of(index, earlier, keys, round)
+        return self.measure(index, earlier, keys, round), torch.full_like(index, round)
 
     def to(self, device: torch.device) -> "Problem":
         """The same problem with its tensors on `device`; one that lives on the CPU only stays there."""

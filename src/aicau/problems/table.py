@@ -124,15 +124,13 @@ class TableProblem(Problem):
     def measure(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:
         return self.y[self._next(index, earlier, keys)]
 
-    def batch_of(self, index: Tensor, earlier: Tensor, keys: Tensor, round: int) -> Tensor:
-        if self.batch is None:
-            return super().batch_of(index, earlier, keys, round)
-        return self.batch[self._next(index, earlier, keys)]
-
     def draw(self, index: Tensor, history: Observations, keys: Tensor, round: int) -> tuple[Tensor, Tensor]:
-        if not self.daily or self.batch is None:
+        if self.batch is None:
             return super().draw(index, history, keys, round)
-        rows = self._next_of_day(index, history, keys, round % (int(self.batch.max()) + 1))
+        if self.daily:
+            rows = self._next_of_day(index, history, keys, round % (int(self.batch.max()) + 1))
+        else:
+            rows = self._next(index, history.counts(self.pool.n).gather(-1, index), keys)
         return self.y[rows], self.batch[rows]
 
     def _next(self, index: Tensor, earlier: Tensor, keys: Tensor) -> Tensor:  # (..., m) rows of the table

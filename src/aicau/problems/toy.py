@@ -60,14 +60,7 @@ class Toy(Problem):
         return correlation_root(self.pool.x, self.correlation_length) if correlated else None
 
     def noise_covariance(self) -> Omega:
-        """Σ_Y over the pool: 0 (Type I), diagonal (II), or with ρ between points (III).
-
-        Examples
-        --------
-        >>> from aicau import problems
-        >>> problems.make("type3", grid=3).noise_covariance().dense()[1, 3] > 0
-        tensor(True)
-        """
+        """Σ_Y over the pool: 0 (Type I), diagonal (II), or with ρ between points (III)."""
         if self._root is not None:
             return Omega(self.sigma[:, None] * self._root)
         return Omega(torch.zeros_like(self.sigma)[:, None], extra=self.aleatoric)

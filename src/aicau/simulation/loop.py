@@ -6,17 +6,19 @@ and trains from the same initial weights and folds.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau.acquisition import Score
 from aicau.bias import Belief, BiasEstimator
-from aicau.core import bregman, streams
+from aicau.core import bregman, checks, streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
@@ -225,3 +227,31 @@ class Loop:
             if at + "factor" in state:
                 omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
             self.past[int(at.split("/")[1])] = Past(Score(state[at + "alpha"], omega), state[at + "scale"])
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that decides the numbers of a simulation, of which some runs can be computed anywhere."""
+
+    lanes: tuple[Lane, ...]
+    initial: int
+    batch_size: int
+    rounds: int
+    keys: Tensor  # (runs,)
+    device: str
+    how: Round
+
+    def some(
+        self, runs: tuple[int, int], watch: Callable[[Loop], None] | None = None
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[str, float]]:  # (lane, run, round), (lane, run, rows)
+        """Errors and queries of the runs from the first number to before the second, and where the time went; `watch`
+        sees the loop before and after every round."""
+        sizes, device = (self.initial, self.batch_size, self.rounds), checks.pick_device(self.device)
+        loop = Loop(self.lanes, *sizes, self.keys[slice(*runs)], device, self.how)
+        if watch is not None:
+            watch(loop)
+        while not loop.done:
+            loop.advance()
+            if watch is not None:
+                watch(loop)
+        return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy(), loop.seconds

@@ -7,9 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aicau import ensembles
 from aicau.core import checks, streams
@@ -19,7 +17,7 @@ from aicau.core.statistics import Interval, mean_interval, paired_ratio
 from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Chooser, Strategy
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
@@ -84,15 +82,9 @@ class Result:
 
     def to_frame(self) -> pd.DataFrame:
         """One row per strategy, run and round: mse, and the pool indices queried to get there."""
-        rows = []
-        for s, name in enumerate(self.strategies):
-            for run in range(self.mse.shape[1]):
-                for k in range(self.mse.shape[2]):
-                    start = 0 if k == 0 else self.points(k - 1)
-                    ids = " ".join(str(i) for i in self.queried[s, run, start : self.points(k)])
-                    rows.append((self.problem, self.initial, name, run, k, self.points(k), self.mse[s, run, k], ids))
-        columns = ["problem", "initial", "strategy", "run", "round", "points", "mse", "queried"]
-        return pd.DataFrame(rows, columns=columns)
+        labels = [(self.problem, self.initial, name) for name in self.strategies]
+        sizes = (self.initial, self.batch_size)
+        return tidy(["problem", "initial", "strategy"], labels, self.mse, self.queried, *sizes)
 
     def to_json(self) -> dict[str, object]:
         """The object `aicau simulate --json` prints."""
@@ -174,8 +166,7 @@ def simulate(
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
     work = Work(
-        problem,
-        tuple(chosen),
+        tuple(Lane(problem, strategy) for strategy in chosen),
         checks.positive(initial, "initial"),
         checks.positive(batch_size, "batch_size"),
         checks.positive(rounds, "rounds"),
@@ -183,9 +174,14 @@ def simulate(
         device,
         how or Round(ensemble or ensembles.make(task=problem.task), problem.task),
     )
+
+    def watch(loop: Loop) -> None:
+        if progress is not None and loop.round:
+            progress(loop.round, rounds + 1)
+
     parts, slices = [], engine.slices(runs)
-    for part in engine.over(partial(work.some, progress=progress if engine.here else None), slices, device):
-        parts.append(part)
+    for part in engine.over(partial(work.some, watch=watch) if engine.here else work.some, slices, device):
+        parts.append(part[:2])
         if progress is not None and not engine.here:
             progress(len(parts) * (rounds + 1) // len(slices), rounds + 1)
     mse, queried = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
@@ -194,31 +190,21 @@ def simulate(
     return Result(problem.name, names, mse, queried, initial, batch_size, seconds, problem.task.error)
 
 
-@dataclass(frozen=True)
-class Work:
-    """A simulation, of which some runs can be computed anywhere."""
-
-    problem: Problem
-    strategies: tuple[Chooser, ...]
-    initial: int
-    batch_size: int
-    rounds: int
-    keys: Tensor  # (runs,)
-    device: str
-    how: Round
-
-    def some(
-        self, runs: tuple[int, int], progress: Progress | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:  # (strategy, run, round), (strategy, run, rows)
-        """Errors and queries of the runs from the first number to before the second."""
-        lanes = [Lane(self.problem, strategy) for strategy in self.strategies]
-        sizes, device = (self.initial, self.batch_size, self.rounds), checks.pick_device(self.device)
-        loop = Loop(lanes, *sizes, self.keys[slice(*runs)], device, self.how)
-        while not loop.done:
-            loop.advance()
-            if progress is not None:
-                progress(loop.round, self.rounds + 1)
-        return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy()
+def tidy(
+    columns: list[str],
+    labels: Sequence[tuple[object, ...]],  # of each lane, one for every column
+    mse: NDArray[np.float64],  # (lane, run, round)
+    queried: NDArray[np.int64],  # (lane, run, rows)
+    initial: int,
+    batch_size: int,
+) -> pd.DataFrame:
+    """One row per lane, run and round: its labels, the error, and the pool indices queried to get there."""
+    rows = []
+    for lane, run, k in np.ndindex(mse.shape):
+        points = initial + k * batch_size
+        ids = queried[lane, run, points - batch_size if k else 0 : points]
+        rows.append((*labels[lane], run, k, points, mse[lane, run, k], " ".join(map(str, ids))))
+    return pd.DataFrame(rows, columns=[*columns, "run", "round", "points", "mse", "queried"])
 
 
 def _interval(interval: Interval, word: str) -> dict[str, float | None]:

@@ -36,8 +36,8 @@ from aicau.core.bregman.divergences import (
     custom,
     mahalanobis,
     make,
+    solve,
 )
-from aicau.core.bregman.dual import solve
 from aicau.core.errors import InputError
 
 TOLERANCE = 1e-6  # by which probabilities may miss a sum of 1

@@ -1,4 +1,9 @@
-"""docs/claims.md: what is claimed, of what, and by which rule it is decided; no results."""
+"""docs/claims.md: what is claimed, of what, and by which rule it is decided; no results.
+
+`python docs/statement.py` writes it anew from `aicau.paper.claims`.
+"""
+
+from pathlib import Path
 
 from aicau.paper.claims import claims
 from aicau.paper.rules import RULES
@@ -60,3 +65,7 @@ def stated() -> str:
     lines += ["|---|---|---|", *(f"| {section} | “{quote}” | {where} |" for section, quote, where in ELSEWHERE)]
     rules = "\n".join(f"| {name} | {sentence} |" for name, sentence in RULES.values())
     return HEADER + rules + "\n" + RULE + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("claims.md").write_text(stated(), encoding="utf-8")
