@@ -192,13 +192,15 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     local, own = variance + apart, correction.noise(state.x[point])
     share = calibration.shares(pool[~torch.isin(some, point)], at)
     rough = leading(models).posterior.noise()[0]
-    scales = calibration.fit(y - mean, mean, y, count, local, own, _within(state, point, y), share, rough)
+    left = calibration.Errors(y - mean, mean, y, count, local, own, _within(state, point, y), share)
+    scales = calibration.fit(left, rough)
     unknown, noise = scales.parts(mean, local, own)
     inside = {name: model.mean(at) for name, model in models.items()}
     inside[NETWORKS] = state.predictions[0][:, point].double().mean(0)
     pull = pulls(y, mean, combined(inside, weights)[0], unknown, noise / count)
     after = unknown * noise / count / (unknown + noise / count).clamp_min(1e-300)
     error = value - mean[place]
+    unknown, noise = calibration.without_folds(fold, left, rough)
     wide = unknown[place] + noise[place] / times
     standard = error / wide.clamp_min(1e-300).sqrt()
     square = float((error**2).mean())
