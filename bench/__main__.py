@@ -1,6 +1,7 @@
 """`python -m bench`: the comparison with the field, from the root of the repository."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -97,7 +98,10 @@ def campaign(
     jobs: Annotated[int, typer.Option(help="Processes, one core each")] = 1,
     engine: EngineName = "local",
     address: Address = None,
-    out: Annotated[Path, typer.Option(help="Folder for the tables")] = Path("results/campaign"),
+    seconds: Annotated[float, typer.Option(help="Begin nothing new after so long")] = math.inf,
+    out: Annotated[Path, typer.Option(help="Folder for the tables; what stands there is not computed again")] = Path(
+        "results/campaign"
+    ),
 ) -> None:
     """Compare what a laboratory gets: designs with their predictions, end to end.
 
@@ -106,7 +110,7 @@ def campaign(
     from bench.campaign import Contest, compare
 
     contest = Contest(data, tuple(line or ()), tuple(panel or ()), runs, seed, most, goal)
-    print(compare(contest, out, Engine(engine, jobs, address)))
+    print(compare(contest, out, Engine(engine, jobs, address), seconds))
 
 
 def main() -> None:

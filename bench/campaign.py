@@ -2,14 +2,20 @@
 
 | line | design | prediction |
 |---|---|---|
-| aicau | `Campaign.ask` | `Campaign.predict` |
-| qnipv, qlognei | BoTorch's SingleTaskGP with that criterion (qlognei looks for the maximum) | the same process |
+| aicau | `Campaign.ask` with the goal | `Campaign.predict` |
+| aicau:map | `Campaign.ask`, all candidates alike | `Campaign.predict` |
+| qnipv, qlognei, straddle | BoTorch's SingleTaskGP with that criterion | the same process |
 | hetgpy | hetGPy with IMSPE | the same process |
 | bait:grad, lcmd:grad, … | that method on the paper's networks | mean of the networks |
 | random+forest, random+process | random | scikit-learn's forest, or process with a length per feature |
+| random+aicau | random | what a campaign predicts |
 
-Every line starts from the same points and sees the same measurements. A point whose measurements are used up is given
-up (`Campaign.abandon`), as a laboratory does that has nothing left of a substance.
+qlognei looks for the largest values, straddle for the threshold (1.96 standard deviations minus the distance to it).
+Every line starts from the same points and sees the same measurements. A point whose measurements are used up is taken
+out (`Campaign.exclude`), as a laboratory does that has nothing left of a substance.
+
+With a threshold, `log_loss` is that of "the truth lies beyond it" over all candidates by the line's own prediction,
+`same` by the prediction of a campaign on the line's points after the last round: the designs alone.
 """
 
 import math
@@ -27,18 +33,20 @@ from torch import Tensor
 from aicau.acquisition.goals import BEST, Goal, beyond
 from aicau.core import streams
 from aicau.core.engine import HERE, Engine
+from aicau.core.errors import InputError
 from aicau.core.files import write_whole
 from aicau.core.observations import Observations
-from aicau.core.statistics import paired_ratio
+from aicau.core.statistics import mean_interval, paired_ratio
 from aicau.core.streams import Purpose
 from aicau.problems import Problem
 from bench.classes import Panel
-from bench.lines import Said, make
+from bench.lines import Said, handed_out, make
 from bench.scores import final, ranks
 from bench.suites import Settings, panels
 
 LINES = ("aicau", "qnipv", "hetgpy", "bait:grad", "lcmd:grad", "random+forest", "random+process")
 SEEKING = ("aicau", "qlognei", "random+process")
+THRESHOLD = ("aicau", "aicau:map", "qnipv", "straddle", "random+aicau", "random+process")
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,12 @@ def play(task: Task) -> list[dict[str, Any]]:
         if round < panel.rounds:
             index = torch.tensor([line.ask(panel.batch_size, problem.capacity - counts)])
         seconds = time.perf_counter() - begin
-        own = {"panel": panel.name, "strategy": task.line, "run": task.run, "round": round, "points": rows.rows}
+        own = {"goal": task.goal, "seed": task.seed, "panel": panel.name, "strategy": task.line, "run": task.run}
+        own |= {"round": round, "points": rows.rows}
         out.append(own | judge(said, problem, rows, keys, task.goal) | {"seconds": seconds})
+    if Goal.parse(task.goal).threshold is not None:
+        same = handed_out(problem.pool.x, rows, keys, panel.rounds)
+        out[-1]["same"] = judge(same, problem, rows, keys, task.goal)["log_loss"]
     return out
 
 
@@ -95,7 +107,7 @@ def judge(said: Said, problem: Problem, rows: Observations, keys: Tensor, goal: 
         spread = said.spread.clamp_min(1e-9)
         chance = beyond(sign * said.mean, spread, torch.tensor(sign * aim.threshold).double()).clamp(1e-6, 1 - 1e-6)
         right = torch.where(sign * (truth - aim.threshold) > 0, chance, 1 - chance)
-        found["log_loss"] = float(-right[fresh].log().mean())
+        found["log_loss"] = float(-right.log().mean())
     return found
 
 
@@ -111,21 +123,45 @@ class Contest:
     most: int = 500
     goal: str = "map"
 
-    def run(self, engine: Engine = HERE) -> pd.DataFrame:
-        """Tidy results: one row per panel, line, run and round."""
+    def tasks(self) -> list[Task]:
+        """Run 0 of all panels first, so that a stop leaves a complete picture."""
         made, _ = panels(Settings("real", data=self.data, most=self.most, panels=self.panels, seed=self.seed))
-        words = self.lines or (SEEKING if Goal.parse(self.goal).seeks else LINES)
-        tasks = [Task(p, w, run, self.seed, self.goal) for run in range(self.runs) for p in made for w in words]
-        return pd.DataFrame([row for part in engine.over(play, tasks) for row in part])
+        aim = Goal.parse(self.goal)
+        lines = self.lines or (SEEKING if aim.seeks else LINES if aim.threshold is None else THRESHOLD)
+        return [Task(p, w, run, self.seed, self.goal) for run in range(self.runs) for p in made for w in lines]
+
+
+def collect(contest: Contest, path: Path, engine: Engine = HERE, seconds: float = math.inf) -> pd.DataFrame:
+    """Tidy results, one row per panel, line, run and round: what `path` lacks is computed and kept there.
+
+    Nothing new is begun after `seconds`.
+    """
+    frame = pd.read_csv(path) if path.exists() else pd.DataFrame()
+    if len(frame) and set(zip(frame["goal"], frame["seed"], strict=True)) != {(contest.goal, contest.seed)}:
+        raise InputError(f"{path} holds another goal or seed; choose another folder with --out")
+    done = set() if frame.empty else set(zip(frame["panel"], frame["strategy"], frame["run"], strict=True))
+    tasks = [task for task in contest.tasks() if (task.panel.name, task.line, task.run) not in done]
+    begin = time.monotonic()
+    for rows in engine.over(play, (task for task in tasks if time.monotonic() - begin < seconds)):
+        frame = pd.concat([frame, pd.DataFrame(rows)], ignore_index=True)
+        write_whole(path, lambda part, found=frame: found.to_csv(part, index=False, float_format="%.6g"))
+    return frame
+
+
+def whole(frame: pd.DataFrame) -> pd.DataFrame:
+    """Runs of a panel that all lines have played."""
+    lines = frame.groupby(["panel", "run"])["strategy"].transform("nunique")
+    return frame[lines == frame["strategy"].nunique()]
 
 
 def page(frame: pd.DataFrame, goal: str) -> str:
     """Compact tables: every line, where aicau loses, and learning curves."""
+    frame = whole(frame)
     names, words = list(frame["panel"].unique()), list(frame["strategy"].unique())
     tables = [final(frame, name) for name in names]
     placed = ranks(tables, words)
     last = frame[frame["round"] == frame["round"].max()]
-    extra = [name for name in ("found", "regret", "log_loss") if name in frame]
+    extra = [name for name in ("found", "regret", "log_loss", "same") if name in frame]
     lines = [f"# Campaigns end to end, goal `{goal}`: {len(names)} sets, {frame['run'].nunique()} runs", ""]
     header = ["line", "error / aicau", "rank", "coverage of 90%", "sets 0.87 to 0.93", "s per round", *extra]
     lines += [_cells(header), "|" + "---|" * len(header)]
@@ -145,6 +181,11 @@ def page(frame: pd.DataFrame, goal: str) -> str:
             *(f"{own[name].mean():.3f}" for name in extra),
         ]
         lines.append(_cells(cells))
+    for name in extra if "aicau" in words else ():
+        table = last.pivot_table(index="run", columns="strategy", values=name)  # means over sets
+        off = {word: mean_interval((table[word] - table["aicau"]).to_numpy()) for word in table if word != "aicau"}
+        cells = [f"{word} {one.mean:+.4f} [{one.low:+.4f}, {one.high:+.4f}]" for word, one in off.items()]
+        lines += ["", f"`{name}`, line minus aicau, 95% intervals over runs: {', '.join(cells)}."]
     if placed is not None:
         lines += ["", f"Ranks differ beyond chance from {placed.difference:.2f} on (Nemenyi, 5%)."]
     lines += ["", "## Where aicau loses beyond doubt", ""]
@@ -169,10 +210,8 @@ def _cells(values: list[str]) -> str:
     return f"| {' | '.join(values)} |"
 
 
-def compare(contest: Contest, out: Path, engine: Engine = HERE) -> str:
+def compare(contest: Contest, out: Path, engine: Engine = HERE, seconds: float = math.inf) -> str:
     """Run it; tidy table and page under `out`."""
-    frame = contest.run(engine)
-    text = page(frame, contest.goal)
-    write_whole(out / "campaign.csv", lambda path: frame.to_csv(path, index=False))
+    text = page(collect(contest, out / "campaign.csv", engine, seconds), contest.goal)
     write_whole(out / "campaign.md", lambda path: path.write_text(text))
     return text

@@ -3,6 +3,7 @@
 import tempfile
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,10 +12,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from aicau.acquisition.goals import Goal
 from aicau.core import decomposition, streams
+from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.streams import Purpose
 from aicau.ensembles import MLP
+from aicau.prediction.regression import Regression
 from aicau.problems import Problem
 from aicau.round import Round, round_keys
 from bench import methods, peers
@@ -24,6 +28,7 @@ from bench.peers.gp import Box, GPLine
 
 LEVEL = 0.9  # of the intervals of a new measurement
 NORMAL = 1.6449  # two-sided quantile at that level
+STRADDLE = 1.96  # standard deviations
 
 
 @dataclass(frozen=True)
@@ -64,6 +69,7 @@ class Laboratory:
         seed = int(keys[0]) % 2**31
         where = Path(self.home.name) / "campaign.db"
         self.campaign = Campaign.create(where, pool, "y", batch="plate", seed=seed, goal=goal)
+        self.spent: set[int] = set()
 
     def told(self, rows: Observations, new: int, round: int) -> Said:
         index, y, plate = (part[0, -new:].tolist() for part in (rows.index, rows.y, rows.batch))
@@ -74,6 +80,10 @@ class Laboratory:
         return Said(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
 
     def ask(self, m: int, room: Tensor) -> list[int]:
+        used = set((room == 0).nonzero()[:, 0].tolist()) - self.spent
+        if used:
+            self.campaign.exclude([self.ids[at] for at in sorted(used)], "nothing is left of it")
+            self.spent |= used
         found: list[int] = []
         while len(found) < m:
             spent: list[int] = []
@@ -130,14 +140,23 @@ class Networks:
         return chosen
 
 
+def handed_out(x: Tensor, rows: Observations, keys: Tensor, round: int) -> Said:  # (n, d)
+    """What a campaign predicts, without its files."""
+    state = Round(MLP()).fit(x, rows, round_keys(keys, round))
+    said = replace(Regression().fit(state, None, ()).predict(state), level=LEVEL)
+    return Said(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
+
+
 class Random:
-    """Random points and a model of scikit-learn."""
+    """Random points, and a model of scikit-learn or that of a campaign."""
 
     def __init__(self, model: str, problem: Problem, keys: Tensor) -> None:
-        self.model, self.x = model, problem.pool.x.numpy()
+        self.model, self.x, self.keys = model, problem.pool.x.numpy(), keys
         self.order = streams.permutation(streams.fold(keys, Purpose.CHOICE), len(self.x))[0]
 
     def told(self, rows: Observations, new: int, round: int) -> Said:
+        if self.model == "aicau":
+            return handed_out(torch.from_numpy(self.x), rows, self.keys, round)
         from sklearn.ensemble import RandomForestRegressor
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
@@ -159,32 +178,57 @@ class Random:
 
 def make(name: str, problem: Problem, keys: Tensor, goal: str) -> Line:
     """A line by its name."""
-    if name == "aicau":
-        return Laboratory(problem, keys, goal)
+    if name in ("aicau", "aicau:map"):
+        return Laboratory(problem, keys, goal if name == "aicau" else "map")
     if name.startswith("random+"):
         return Random(name.removeprefix("random+"), problem, keys)
-    if name == "qlognei" or name in peers.GP_LINES:
-        return Process(qlognei() if name == "qlognei" else peers.GP_LINES[name], problem, keys)
+    if name == "qlognei":
+        return Process(replace(qnipv.LINE, name=name, select=qlognei), problem, keys)
+    if name == "straddle":
+        return Process(replace(qnipv.LINE, name=name, select=partial(straddle, threshold(goal))), problem, keys)
+    if name in peers.GP_LINES:
+        return Process(peers.GP_LINES[name], problem, keys)
     return Networks(name, problem, keys)
 
 
-def qlognei() -> GPLine:
-    """BoTorch's process with qLogNoisyExpectedImprovement over the candidates, one after another."""
+def qlognei(model: Any, pool: Tensor, allowed: Tensor, m: int, key: Tensor) -> list[int]:
+    """BoTorch's qLogNoisyExpectedImprovement over the candidates, one after another."""
+    logei = require("botorch.acquisition.logei", "qlognei")
+    chosen: list[int] = []
+    free = allowed.clone()
+    rows = model.train_inputs[0]
+    for _ in range(m):
+        pending = pool[chosen] if chosen else None
+        with warnings.catch_warnings(), torch.random.fork_rng(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            torch.manual_seed(int(key) & 0x7FFFFFFF)
+            criterion = logei.qLogNoisyExpectedImprovement(model, rows, X_pending=pending, prune_baseline=True)
+            value = torch.cat([criterion(part[:, None]) for part in pool.split(256)])
+        chosen.append(int(torch.where(free, value, -torch.inf).argmax()))
+        free[chosen[-1]] = False
+    return chosen
 
-    def select(model: Any, pool: Tensor, allowed: Tensor, m: int, key: Tensor) -> list[int]:
-        logei = require("botorch.acquisition.logei", "qlognei")
-        chosen: list[int] = []
-        free = allowed.clone()
-        rows = model.train_inputs[0]
-        for _ in range(m):
-            pending = pool[chosen] if chosen else None
-            with warnings.catch_warnings(), torch.random.fork_rng(), torch.no_grad():
-                warnings.simplefilter("ignore")
-                torch.manual_seed(int(key) & 0x7FFFFFFF)
-                criterion = logei.qLogNoisyExpectedImprovement(model, rows, X_pending=pending, prune_baseline=True)
-                value = torch.cat([criterion(part[:, None]) for part in pool.split(256)])
-            chosen.append(int(torch.where(free, value, -torch.inf).argmax()))
-            free[chosen[-1]] = False
-        return chosen
 
-    return replace(qnipv.LINE, name="qlognei", select=select)
+@torch.no_grad()
+def straddle(at: float, model: Any, pool: Tensor, allowed: Tensor, m: int, key: Tensor) -> list[int]:
+    """1.96 σ − |μ − T| (Bryan et al. 2005), one after another: σ after the points chosen, μ as it is."""
+    said = model.posterior(pool)
+    distance, spread = (said.mean[:, 0] - at).abs(), said.variance[:, 0].clamp_min(0).sqrt()
+    variance = qnipv.Variance.of(model, pool[:1], pool)
+    unit = spread / variance.own.clamp_min(1e-12).sqrt()  # of the target
+    chosen: list[int] = []
+    free = allowed.clone()
+    for _ in range(m):
+        value = STRADDLE * unit * variance.own.clamp_min(0).sqrt() - distance
+        chosen.append(int(torch.where(free, value, -torch.inf).argmax()))
+        free[chosen[-1]] = False
+        variance = variance.after(model, pool, chosen[-1])
+    return chosen
+
+
+def threshold(goal: str) -> float:
+    """T of a goal; a line that needs one says so."""
+    at = Goal.parse(goal).threshold
+    if at is None:
+        raise InputError("straddle looks for a threshold: add --goal above:1, for example")
+    return at

@@ -1,13 +1,17 @@
 """What is handed out for values: the combination, its parts and plain models on the same points of real data sets.
 
-    python benchmarks/prediction.py --data DIR [--sets agnp,bike] [--runs 4] [--jobs 2] [--rows rows.csv]
+    python benchmarks/prediction.py run --data DIR --rows rows.csv [--sets agnp,bike] [--runs 20] [--jobs 16]
+    python benchmarks/prediction.py summary --rows rows.csv
 
 500 candidates of each set, 40 random points, then ten rounds of five, at random and by `default`. Errors are mean
-squared errors to the truth over that of the debiased networks (`today`); `coverage` is the share of candidates never
-measured whose next measurement lies in its 90% interval. Geometric means over sets, with 95% intervals over runs.
+squared errors to the truth; `today` is the debiased mean of the networks. `coverage` is the share of candidates never
+measured whose next measurement lies in its 90% interval, `held` of those with replicates whose truth (their mean) does.
 
-Models, priors and powers were chosen on the sets in CHOSEN_ON (four runs of seed 0), and checked on the others.
-`--rows` keeps one row per set, run, rule and predictor: what stands there is not computed again.
+`run` computes run 0 of all sets first, then run 1, and so on, and begins nothing new after `--seconds`. `--rows` keeps
+one row per set, run, design and predictor: what stands there is not computed again. `summary` needs that file only.
+Intervals are 95% intervals over runs, of those runs that have all sets.
+
+Models, priors and powers were chosen on the sets in CHOSEN_ON, and checked on the others.
 """
 
 import argparse
@@ -17,9 +21,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,15 @@ import pandas as pd
 
 CHOSEN_ON = ["agnp", "aqsol_sources", "crossed_barrel", "diamonds", "kin40k", "lincs_a549", "airfoil", "autompg"]
 CHOSEN_ON += ["bike", "pumadyn32nm", "skillcraft", "yacht"]
-RULES = ("random", "default")
+DESIGNS = ("random", "default")
 INITIAL, BATCH, ROUNDS, LEVEL = 40, 5, 10, 0.9
+ASKED = (0.87, 0.93)  # coverage of intervals at LEVEL
+HANDED, TODAY, PLAIN, PART = "combination", "today", "sklearn ", "… "  # predictors, or how their names begin
 Points = dict[str, np.ndarray]
 
 
-def measured(problem: Any, rule: str, keys: Any) -> Points:
-    """The measurements of one run by one rule."""
+def measured(problem: Any, design: str, keys: Any) -> Points:
+    """The measurements of one run by one design."""
     import torch
 
     from aicau.ensembles import MLP
@@ -43,7 +47,7 @@ def measured(problem: Any, rule: str, keys: Any) -> Points:
     from aicau.strategy import Strategy
 
     initial = max(2, min(INITIAL, problem.pool.n // 3))
-    lane = Lane(problem, Strategy.parse(rule))
+    lane = Lane(problem, Strategy.parse(design))
     loop = Loop([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP()))
     while loop.round < loop.rounds:
         loop.advance()
@@ -63,7 +67,7 @@ def plain(x: Any, points: Any, y: Any) -> Iterator[tuple[str, Any, float]]:
         model: Any = RandomForestRegressor(random_state=0)
         if kernel is not None:
             model = GaussianProcessRegressor(ConstantKernel() * kernel + WhiteKernel(0.1), normalize_y=True)
-        yield f"sklearn {name}", model.fit(points, y).predict(x), time.perf_counter() - begin
+        yield f"{PLAIN}{name}", model.fit(points, y).predict(x), time.perf_counter() - begin
 
 
 def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, Any]]:
@@ -83,12 +87,14 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
     every = torch.arange(len(truth))[None]
     new = problem.measure(every, torch.zeros_like(every), keys, ROUNDS + 1)[0]
     fresh = rows.counts(len(truth))[0] == 0
+    known = fresh & (problem.capacity > 1)
 
     def row(name: str, mean: Any, seconds: float, said: Any = None) -> dict[str, Any]:
         found = {"predictor": name, "mse": float(((torch.as_tensor(mean) - truth) ** 2).mean()), "seconds": seconds}
         if said is not None:
             ends = replace(said, level=LEVEL)
             found["coverage"] = float(((new >= ends.new_low) & (new <= ends.new_high))[fresh].double().mean())
+            found["held"] = float(((truth >= ends.low) & (truth <= ends.high))[known].double().mean())
             found["width"] = float((ends.new_high - ends.new_low)[fresh].mean())
             # 1 where `unknown` is the expected squared error of what is handed out
             found["expected"] = float(said.unknown.mean()) / found["mse"]
@@ -101,21 +107,31 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
     begin = time.perf_counter()
     today = replace(whole, combination=None).predict(state)
     yield row("networks", today.ensemble, trained)
-    yield row("today", today.mean, trained + time.perf_counter() - begin, today)
-    yield row("combination", handed.mean, trained + seconds, handed)
+    yield row(TODAY, today.mean, trained + time.perf_counter() - begin, today)
+    yield row(HANDED, handed.mean, trained + seconds, handed)
     together = whole.combination
     assert together is not None
     at = together.frame.coordinates(x.double())
     for name, model in together.models.items():
-        yield row(f"… {name}", state.in_units(model.mean(at)[None])[0], math.nan)
+        yield row(f"{PART}{name}", state.in_units(model.mean(at)[None])[0], math.nan)
     seen = rows.collapse()
     kept = seen.valid[0]
     for name, mean, seconds in plain(x.numpy(), x[seen.index[0][kept]].numpy(), seen.mean[0][kept].numpy()):
         yield row(name, mean, seconds)
 
 
-def task(folder: Path, run: int, seed: int, most: int) -> list[dict[str, Any]]:
-    """All rows of one run on one set."""
+@dataclass(frozen=True)
+class Task:
+    """One run on one set."""
+
+    folder: Path
+    run: int
+    seed: int
+    most: int
+
+
+def play(task: Task) -> list[dict[str, Any]]:
+    """All rows of both designs."""
     import torch
 
     from aicau.core import streams
@@ -123,93 +139,161 @@ def task(folder: Path, run: int, seed: int, most: int) -> list[dict[str, Any]]:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    problem = replay.load(folder, most)
-    keys = streams.runs(seed, run + 1)[-1:]
+    problem = replay.load(task.folder, task.most)
+    keys = streams.runs(task.seed, task.run + 1)[-1:]
     rows: list[dict[str, Any]] = []
-    for rule in RULES:
-        own = {"set": folder.name, "run": run, "rule": rule}
-        rows += [own | one for one in predictors(problem, measured(problem, rule, keys), keys)]
+    for design in DESIGNS:
+        own = {"set": task.folder.name, "run": task.run, "design": design}
+        rows += [own | one for one in predictors(problem, measured(problem, design, keys), keys)]
     return rows
 
 
-def ratios(table: pd.DataFrame) -> pd.DataFrame:
-    """ln of error / today's, one row per set, run and rule, one column per predictor."""
-    wide = table.pivot_table(index=["rule", "set", "run"], columns="predictor", values="mse", sort=False)
-    return np.log(wide).sub(np.log(wide["today"]), axis=0)
+def run(options: argparse.Namespace) -> None:
+    """Compute what is missing in `--rows`."""
+    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before anything starts threads
+    from aicau.core.engine import Engine
+    from aicau.core.files import write_whole
+    from aicau.problems import replay
+
+    folders = [one for one in replay.folders(options.data) if options.sets is None or one.name in options.sets]
+    table = pd.read_csv(options.rows) if options.rows.exists() else pd.DataFrame()
+    done = set() if table.empty else set(zip(table["set"], table["run"], strict=True))
+    tasks = [Task(one, run, options.seed, options.most) for run in range(options.runs) for one in folders]
+    tasks = [task for task in tasks if (task.folder.name, task.run) not in done]
+    begin = time.monotonic()
+    in_time = (task for task in tasks if time.monotonic() - begin < options.seconds)
+    for number, (task, rows) in enumerate(zip(tasks, Engine(jobs=options.jobs).over(play, in_time), strict=False), 1):
+        table = pd.concat([table, pd.DataFrame(rows)])
+        write_whole(options.rows, lambda path, found=table: found.to_csv(path, index=False, float_format="%.6g"))
+        spent = time.monotonic() - begin
+        print(
+            f"{number} of {len(tasks)}: {task.folder.name}, run {task.run} ({spent:.0f} s)", file=sys.stderr, flush=True
+        )
 
 
-def report(table: pd.DataFrame, title: str) -> None:
-    """Tables in Markdown."""
-    from aicau.core.statistics import mean_interval
+class Summary:
+    """The tables of some sets."""
 
-    logs, names = ratios(table), list(dict.fromkeys(table.predictor))
-    print(f"\n## {title}: {table.set.nunique()} sets, {table.run.nunique()} runs\n")
-    print("| predictor | random points | points of `default` | coverage | expected / real | seconds |")
-    print("|---|---|---|---|---|---|")
-    for name in names:
-        cells = []
-        for rule in RULES:
-            found = mean_interval(logs.loc[rule][name].groupby("run").mean().to_numpy())
-            cells.append("{:.3f} ({:.3f} to {:.3f})".format(*np.exp([found.mean, found.low, found.high])))
-        own = table[table.predictor == name]
-        cells += [f"{own[part].mean():.2f}" for part in ("coverage", "expected", "seconds")]
-        print(f"| {name} | " + " | ".join(cells) + " |")
-    plainly = [name for name in names if name.startswith("sklearn")]
-    wide = np.log(table.pivot_table(index=["rule", "set", "run"], columns="predictor", values="mse"))
-    best = wide.loc["random"][plainly].groupby("set").mean().idxmin(axis=1)  # of each set, in hindsight
-    for rule in RULES:
-        off = [
-            wide.loc[(rule, place)]["combination"] - wide.loc[("random", place)][name] for place, name in best.items()
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.table = table
+        self.names = [str(name) for name in dict.fromkeys(table["predictor"])]
+        self.plain = [name for name in self.names if name.startswith(PLAIN)]
+        self.logs = np.log(table.pivot_table(index=["design", "set", "run"], columns="predictor", values="mse"))
+        counts = table.groupby("run")["set"].nunique()
+        self.runs = counts.index[counts == table["set"].nunique()]  # that have all sets
+
+    def errors(self, name: str, design: str) -> pd.DataFrame:  # runs × sets
+        """ln of squared errors; `name` may be "best plain": of each set the best one on these points, in hindsight."""
+        logs = self.logs.loc[design]
+        if name != "best plain":
+            return logs[name].unstack("set")
+        best = logs[self.plain].groupby("set").mean().idxmin(axis=1)
+        return pd.DataFrame({place: logs[best[place]].loc[place] for place in best.index})
+
+    def ratio(self, one: pd.DataFrame, other: pd.DataFrame) -> str:
+        """Geometric mean over sets, with its interval over runs."""
+        from aicau.core.statistics import mean_interval
+
+        found = mean_interval((one - other).loc[self.runs].mean(axis=1).to_numpy())
+        return "{:.3f} ({:.3f} to {:.3f})".format(*np.exp([found.mean, found.low, found.high]))
+
+    def worse(self, design: str, names: list[str]) -> list[str]:
+        """Sets on which the combination is worse than one of these beyond doubt, on the same points."""
+        from aicau.core.statistics import mean_interval
+
+        handed, found = self.errors(HANDED, design), []
+        for name in names:
+            for place, log in (handed - self.errors(name, design)).items():
+                own = mean_interval(log.dropna().to_numpy())
+                if own.low > 0:
+                    found.append(f"{place} ({name.removeprefix(PART)}: {math.exp(own.mean):.2f})")
+        return found
+
+    def asked(self) -> Iterator[tuple[str, ...]]:
+        """Rows of the table of what is asked: what, on points of `default`, at random."""
+        handed = {design: self.errors(HANDED, design) for design in DESIGNS}
+        today, best = self.errors(TODAY, "default"), self.errors("best plain", "random")
+        yield "error / today's on points of `default`", *(self.ratio(handed[d], today) for d in DESIGNS[::-1])
+        yield (
+            "error / best plain model on random points, picked per set in hindsight",
+            *(self.ratio(handed[d], best) for d in DESIGNS[::-1]),
+        )
+        parts = [name for name in self.names if name.startswith(PART)] + ["networks", TODAY]
+        for what, names in (("a plain model", self.plain), ("a part, or today's", parts)):
+            found = [self.worse(design, names) for design in DESIGNS[::-1]]
+            cells = [f"{len({one.split(' ')[0] for one in each})}: {', '.join(each) or 'none'}" for each in found]
+            yield f"sets beyond doubt worse than {what} on the same points", *cells
+        own = self.table[self.table["predictor"] == HANDED]
+        by_set = own.pivot_table(index="set", columns="design", values="coverage")
+        inside = [by_set[design].round(3).between(*ASKED) for design in DESIGNS[::-1]]
+        outside = [
+            [f"{p} {by_set[d][p]:.3f}" for p in by_set.index[~i]] for d, i in zip(DESIGNS[::-1], inside, strict=True)
         ]
-        found = mean_interval(np.mean(off, 0))
-        print(f"\nCombination on points of {rule} / best plain model on random points, picked per set in hindsight:")
-        print("{:.3f} ({:.3f} to {:.3f})".format(*np.exp([found.mean, found.low, found.high])))
-    for rule in RULES:
-        print(f"\nPoints of {rule}, error / today's; coverage of the combination:\n")
-        print("| set | " + " | ".join(names) + " | coverage |\n|" + "---|" * (len(names) + 2))
-        doubt = {name: [] for name in names if name.startswith("sklearn")}
-        for place, part in logs.loc[rule].groupby("set"):
-            held = table[(table.set == place) & (table.rule == rule) & (table.predictor == "combination")]
-            cells = [f"{np.exp(part[name].mean()):.2f}" for name in names]
-            print(f"| {place} | " + " | ".join(cells) + f" | {held.coverage.mean():.2f} |")
-            for name in doubt:
-                if mean_interval((part["combination"] - part[name]).to_numpy()).low > 0:
-                    doubt[name].append(str(place))
-        print(f"\nThe combination is worse beyond doubt than {doubt}")
+        cells = [
+            f"{int(i.sum())} of {len(i)}; not {', '.join(o) or 'none'}" for i, o in zip(inside, outside, strict=True)
+        ]
+        yield f"sets whose coverage of a new measurement is {ASKED[0]} to {ASKED[1]}", *cells
+        for name, what in (("coverage", "of a new measurement"), ("held", "of the truth")):
+            yield (
+                f"coverage {what}, mean of sets",
+                *(f"{own[own['design'] == d][name].mean():.3f}" for d in DESIGNS[::-1]),
+            )
+
+    def print(self, title: str) -> None:
+        """All tables, in Markdown."""
+        print(f"\n## {title}: {self.table['set'].nunique()} sets, {len(self.runs)} runs of all of them\n")
+        print("| | points of `default` | random points |\n|---|---|---|")
+        for cells in self.asked():
+            print(f"| {' | '.join(cells)} |")
+        print("\nSquared error over today's on the same points; the rest is a mean over both designs.\n")
+        print("| predictor | points of `default` | random points | expected / real error | seconds |")
+        print("|---|---|---|---|---|")
+        for name in self.names:
+            cells = [self.ratio(self.errors(name, d), self.errors(TODAY, d)) for d in DESIGNS[::-1]]
+            own = self.table[self.table["predictor"] == name]
+            print(f"| {name} | {' | '.join(cells)} | {own['expected'].mean():.2f} | {own['seconds'].mean():.2f} |")
+
+    def by_set(self) -> None:
+        """Every set: error over today's on the same points, and coverage."""
+        for design in DESIGNS[::-1]:
+            print(f"\nPoints of {design}, error / today's; coverage of a new measurement and of the truth:\n")
+            print(f"| set | {' | '.join(self.names)} | new | truth |\n|{'---|' * (len(self.names) + 3)}")
+            off = self.logs.loc[design].sub(self.logs.loc[design][TODAY], axis=0).groupby("set").mean()
+            own = self.table[(self.table["predictor"] == HANDED) & (self.table["design"] == design)].groupby("set")
+            for place in off.index:
+                cells = [f"{math.exp(off.loc[place, name]):.2f}" for name in self.names]
+                cells += [f"{own[name].mean()[place]:.3f}" for name in ("coverage", "held")]
+                print(f"| {place} | {' | '.join(cells)} |")
+
+
+def summary(options: argparse.Namespace) -> None:
+    """Tables of `--rows`."""
+    table = pd.read_csv(options.rows)
+    if options.sets:
+        table = table[table["set"].isin(options.sets)]
+    table = table[table["run"] < options.runs].sort_values(["set", "run"], kind="stable")
+    chosen = table["set"].isin(CHOSEN_ON)
+    for title, part in (("All", table), ("Chosen on", table[chosen]), ("Not chosen on", table[~chosen])):
+        if len(part):
+            Summary(part).print(title)
+    Summary(table).by_set()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", type=lambda text: text.split(","))
-    parser.add_argument("--runs", type=int, default=4)
+    parser.add_argument("verb", choices=("run", "summary"))
+    parser.add_argument("--rows", type=Path, required=True, help="all rows, as CSV")
+    parser.add_argument("--data", type=Path, help="for run: the folder of the data sets")
+    parser.add_argument("--sets", type=lambda text: text.split(","), help="these only")
+    parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
-    parser.add_argument("--rows", type=Path, help="all rows as CSV; a run that stands there is not computed again")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so long")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before anything starts threads
-    from aicau.problems import replay
-
-    folders = [one for one in replay.folders(options.data) if options.sets is None or one.name in options.sets]
-    known = pd.read_csv(options.rows) if options.rows and options.rows.exists() else pd.DataFrame()
-    parts = [known]
-    done = set() if known.empty else set(zip(known["set"], known["run"], strict=True))
-    wanted = [(folder, run) for run in range(options.runs) for folder in folders if (folder.name, run) not in done]
-    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        waiting = {pool.submit(task, *one, options.seed, options.most): one for one in wanted}
-        for number, one in enumerate(as_completed(waiting), 1):
-            parts.append(pd.DataFrame(one.result()))
-            folder, run = waiting[one]
-            print(f"{number} of {len(waiting)}: {folder.name}, run {run}", file=sys.stderr, flush=True)
-            if options.rows:
-                pd.concat(parts).to_csv(options.rows, index=False)
-    table = pd.concat(parts).sort_values(["set", "run"], kind="stable")
-    table = table[table["set"].isin([folder.name for folder in folders]) & (table["run"] < options.runs)]
-    chosen = table["set"].isin(CHOSEN_ON)
-    for title, part in (("all", table), ("chosen on", table[chosen]), ("not chosen on", table[~chosen])):
-        if len(part):
-            report(part, title)
+    if options.verb == "run" and options.data is None:
+        parser.error("run needs --data")
+    (run if options.verb == "run" else summary)(options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from aicau import gp
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.gp import noise
-from aicau.gp.plates import certainty, plate_effects, without_plates
+from aicau.gp.plates import certainty, plate_effects, process, without_plates
 
 
 def on_plates(seed, shift, own, rows=96, plates=8, repeats=2):
@@ -52,7 +52,7 @@ def test_without_a_plate_effect_nothing_is_taken_out():
 
 def test_blup_equals_the_dense_formula():
     x, _, _, o = on_plates(4, 0.5, 0.2, rows=24, plates=3)
-    fitted = noise.fit(((x - x.mean(0)) / x.std(0))[o.index][None], o.y[None], o.batch[None], fades=False)
+    fitted = noise.fit(((x - x.mean(0)) / x.std(0))[o.index][None], o.y[None], o.batch[None], settings=process(2))
     rows, theta = fitted.posterior.rows, fitted.posterior.theta
     whole = gp.covariance(theta, rows)[0][0]
     same = (o.batch[:, None] == o.batch[None, :]).double()
@@ -66,16 +66,17 @@ def test_shifts_and_their_errors_solve_the_mixed_model_equations():
     x, _, _, o = on_plates(4, 0.5, 0.2, rows=24, plates=3)
     rows = ((x - x.mean(0)) / x.std(0))[o.index]
     found = plate_effects(rows, o.y, o.batch)
-    fitted = noise.fit(rows[None], o.y[None], o.batch[None], fades=False).posterior
+    fitted = noise.fit(rows[None], o.y[None], o.batch[None], settings=process(2)).posterior
     theta, scale = fitted.theta[0].exp(), float(fitted.scale[0])
-    gaps = ((rows[:, None] - rows[None, :]) / theta[1:3]) ** 2
-    rest = theta[0] * torch.exp(-0.5 * gaps.sum(-1)) + (theta[3] + 1e-6) * torch.eye(24).double()
+    gap = (5 * (((rows[:, None] - rows[None, :]) / theta[1:3]) ** 2).sum(-1)).sqrt()
+    matern = (1 + gap + gap**2 / 3) * torch.exp(-gap)
+    rest = theta[0] * matern + (theta[3] + 1e-6) * torch.eye(24).double()
     design = torch.cat([torch.ones(24, 1), torch.nn.functional.one_hot(o.batch, 3)], 1).double()  # mean, batches
     prior = torch.diag(torch.tensor([1 / noise.CONSTANT, *[1 / theta[4]] * 3]).double())
     weighted = torch.linalg.solve(rest, design)
     left = torch.linalg.inv(design.T @ weighted + prior)
     y = (o.y - o.y.mean()) / o.y.std(correction=0)
-    sure = float(certainty(noise.fit(rows[None], o.y[None], o.batch[None], fades=False))[0])
+    sure = float(certainty(noise.fit(rows[None], o.y[None], o.batch[None], settings=process(2)))[0])
     torch.testing.assert_close(found.shift, sure * (left @ weighted.T @ y)[1:] * scale, rtol=1e-5, atol=1e-8)
     torch.testing.assert_close(found.error, left.diagonal()[1:].sqrt() * scale, rtol=1e-5, atol=1e-8)
     assert found.variance == pytest.approx(sure * float(theta[4]) * scale**2)
@@ -124,4 +125,4 @@ def test_plates_that_share_nothing_are_believed_to_share_nothing():
         assert float((corrected - o.y).abs().max()) < 0.1  # a third of the noise
         assert float(shared) < 0.02
     x, _, _, o = on_plates(0, shift=0.6, own=0.2)
-    assert float(certainty(noise.fit(rows_of(x, o)[None], o.y[None], o.batch[None], fades=False))) > 0.999
+    assert float(certainty(noise.fit(rows_of(x, o)[None], o.y[None], o.batch[None], settings=process(2)))) > 0.999

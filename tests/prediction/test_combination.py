@@ -79,7 +79,7 @@ def test_scales_find_the_variances_errors_were_drawn_with():
     error = rng.standard_normal(600) * np.sqrt(wide * (2 * local + 0.3 * own) + noise / count)
     squares = noise * rng.chisquare(count - 1)
     parts = (error, y, y, count, local, own, squares, np.ones(600))
-    scales = calibration.fit(*map(torch.from_numpy, parts), torch.tensor(1.0).double())
+    scales = calibration.fit(calibration.Errors(*map(torch.from_numpy, parts)), torch.tensor(1.0).double())
     a, _, c, _ = scales.parameters.tolist()
     assert np.exp(a) == pytest.approx(2, rel=0.3)
     assert c == pytest.approx(0.8, abs=0.2)
@@ -98,7 +98,26 @@ def test_heights_and_shares_by_hand():
         1,
     ]
     fresh, seen = torch.tensor([[0.1], [0.2], [0.9]]).double(), torch.tensor([[0.0], [1.0]]).double()
-    assert calibration.shares(fresh, seen).tolist() == [1.25, 0.75]  # 2 and 1 candidates, and a half each
+    # 2 and 1 candidates, and half of the mean number each: 2.75 and 1.75 over 2.25.
+    assert calibration.shares(fresh, seen).tolist() == pytest.approx([11 / 9, 7 / 9])
+    assert calibration.shares(fresh[:0], seen).tolist() == [1.0, 1.0]
+
+
+def test_an_error_is_standardised_by_scales_of_other_folds():
+    rng = np.random.default_rng(0)
+    fold = torch.arange(100) % 5
+    error = rng.standard_normal(100) * np.where(fold == 2, 3.0, 1.0)
+    y, one = np.linspace(-1, 1, 100), np.ones(100)
+    rows = calibration.Errors(*map(torch.from_numpy, (error, 0 * y, y, one, one, 0.01 * one, 0 * y, one)))
+    unknown, noise = calibration.without_folds(fold, rows, torch.tensor(0.01).double())
+    variance = unknown + noise
+    others = float((rows.error[fold != 2] ** 2).mean())
+    torch.testing.assert_close(variance[fold == 2], torch.full((20,), others).double(), rtol=0.1, atol=0)
+    assert float(variance[fold == 0][0]) > 2 * others  # knows of the fold with large errors
+    changed = rows._replace(error=torch.where(fold == 2, 9 * rows.error, rows.error))
+    again = calibration.without_folds(fold, changed, torch.tensor(0.01).double())[0]
+    assert torch.equal(again[fold == 2], unknown[fold == 2])
+    assert not torch.equal(again[fold == 0], unknown[fold == 0])
 
 
 def test_measured_points_are_pulled_as_far_as_their_noise_allows():

@@ -114,10 +114,11 @@ def fit(
     fades: bool = True,
     local: bool = False,
     valid: Tensor | None = None,  # (runs, l) rows that count; None: all
+    settings: gp.Process | None = None,  # None: `process`
 ) -> Fitted:
     """The model of one batch of runs. With `local` the variance may change with x."""
     valid = torch.ones_like(y, dtype=torch.bool) if valid is None else valid
-    settings = process(x.shape[-1], fades)
+    settings = process(x.shape[-1], fades) if settings is None else settings
     weight = torch.ones_like(y) if counts is None else 1 / counts.to(y)
     posterior = settings.fit(x, y, valid, weight, batch, most=MOST)
     inflation, width = torch.ones_like(y), torch.full_like(y[:, 0], math.inf)

@@ -4,6 +4,9 @@ Half of all likelihoods of batches that share nothing rise a little with σ_b² 
 So shifts and σ_b² count by the probability that batches differ at all: the logistic function of the rise of the log
 likelihood minus ½ ln l, what one more parameter is worth for l rows (the Bayesian information criterion). Plates that
 are shifted by more than their scatter are certain after a few wells.
+
+The truth under the shifts is a rough process with a free length scale per feature. A process that cannot follow the
+truth takes what it misses for shifts: points that were chosen for one round lie where the truth was not known yet.
 """
 
 import math
@@ -20,6 +23,19 @@ from aicau.gp import noise
 
 FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
 EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
+
+
+def process(features: int) -> gp.Process:
+    """Matérn, with wide priors: they hold what the rows say nothing about, and leave the rest free."""
+    return gp.Process(
+        shape="matern",
+        noise=True,
+        constant=noise.CONSTANT,
+        signal_prior=(0.0, 1.0),
+        length_prior=(0.5 * math.log(features / 2) + 1.0, 2.0),
+        noise_prior=(math.log(0.05), 1.5),
+        tolerance=1e-6,
+    )
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ def plate_effects(
         rows = controls.join(*rows)
         weight = None if weight is None else torch.cat([weight, weight.new_ones(1, len(controls.y))], 1)
     with threads(1):
-        fitted = noise.fit(*rows, weight, fades=False)
+        fitted = noise.fit(*rows, weight, settings=process(x.shape[-1]))
         sure = float(certainty(fitted)[0])
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
@@ -143,7 +159,8 @@ def without_plates(
             return torch.zeros_like(y), torch.zeros_like(y[:, 0])
         some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
         rows = frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some]
-        fitted = noise.fit(*(rows if controls is None else controls.join(*rows)), fades=False)
+        rows = rows if controls is None else controls.join(*rows)
+        fitted = noise.fit(*rows, settings=process(x.shape[-1]))
         sure = certainty(fitted)
         same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
         shift = sure[:, None] * fitted.shift.gather(-1, same.int().argmax(-1))
@@ -155,7 +172,7 @@ def without_plates(
 
 def certainty(fitted: noise.Fitted) -> Tensor:  # (runs,)
     """Probability that batches differ at all, by the likelihood with and without them."""
-    rows, plainly = fitted.posterior.rows, noise.process(fitted.posterior.rows.x.shape[-1], fades=False)
+    rows, plainly = fitted.posterior.rows, process(fitted.posterior.rows.x.shape[-1])
     bare = plainly.fit(rows.x, rows.y, rows.valid, rows.relative, most=noise.MOST)
     without, together = (plainly.objective(own.theta, own.rows)[0] for own in (bare, fitted.posterior))
     return torch.sigmoid(without - together - 0.5 * rows.valid.sum(-1).to(without).log())
@@ -165,7 +182,7 @@ def interval(fitted: noise.Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
     posterior = fitted.posterior
     at = 1 + posterior.rows.x.shape[-1] + 1
-    settings = noise.process(posterior.rows.x.shape[-1], posterior.rows.fades)
+    settings = process(posterior.rows.x.shape[-1])
     count = posterior.theta.shape[-1]
     step = 1e-3
     moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)

@@ -10,21 +10,25 @@
 All four are the most likely ones for left-out errors and for the scatter of replicates. Without replicates nothing
 tells ρ, and its prior stands: the noise that a rougher process (Matérn) finds, by n. Measured points are harder than
 the rest of the pool (that is why they were chosen): a left-out error weighs as many candidates as have this point as
-their nearest measured one.
+their nearest measured one, and something beside, since isolated candidates are nearest to points that are not isolated.
+
+Intervals are quantiles of standardised left-out errors. An error is standardised by scales that were fitted without its
+fold (`without_folds`): errors look too regular by scales that were fitted to them.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aicau.gp.optimise import alone
 
-SPREADS = torch.tensor([1.0, 1.0, 0.5, 0.7], dtype=torch.double)  # of the priors of ln a, ln b, c and the logit of ρ
+SPREADS = torch.tensor([1.0, 1.0, 1.0, 0.7], dtype=torch.double)  # of the priors of ln a, ln b, c and the logit of ρ
 SHARES = (0.05, 0.9)  # the least and the largest ρ that a prior is centred on
-BOUNDS = torch.tensor([[-6.0, 6.0], [-9.0, 6.0], [-2.0, 2.0], [-6.0, 6.0]], dtype=torch.double)
+BOUNDS = torch.tensor([[-6.0, 6.0], [-9.0, 6.0], [-4.0, 4.0], [-6.0, 6.0]], dtype=torch.double)
 HEIGHTS = 33  # measured values that a place is found among
-HALF = 0.5  # candidates that a measured point stands for beside its own
+BESIDE = 0.5  # what a measured point weighs beside its own candidates, in mean numbers of candidates
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,22 @@ def height(mean: Tensor, values: Tensor) -> Tensor:  # (m,), (k,) -> (m,)
     return (place - 1 + share) * (2 / (len(values) - 1)) - 1
 
 
-def fit(
-    error: Tensor,  # (l,) mean of a point's measurements minus its left-out prediction
-    mean: Tensor,  # (l,) the left-out prediction
-    y: Tensor,  # (l,) means of measurements
-    count: Tensor,  # (l,) measurements behind each
-    local: Tensor,  # (l,) u of the left-out prediction
-    own: Tensor,  # (l,) n
-    squares: Tensor,  # (l,) squared deviations of measurements from the mean of their point, summed
-    share: Tensor,  # (l,) weight of each, 1 on average
-    noise: Tensor,  # () that a rougher process finds
-) -> Scales:
-    """The most likely scales."""
+class Errors(NamedTuple):
+    """What is known of left-out points; (l,) each."""
+
+    error: Tensor  # mean of a point's measurements minus its left-out prediction
+    mean: Tensor  # the left-out prediction
+    y: Tensor  # means of measurements
+    times: Tensor  # measurements behind each
+    local: Tensor  # u of the left-out prediction
+    own: Tensor  # n
+    squares: Tensor  # squared deviations of measurements from the mean of their point, summed
+    share: Tensor  # weight of each, 1 on average
+
+
+def fit(left: Errors, noise: Tensor) -> Scales:
+    """The most likely scales; `noise` is what a rougher process finds."""
+    error, mean, y, times, local, own, squares, share = left
     values = torch.quantile(y, torch.linspace(0, 1, HEIGHTS, dtype=y.dtype))
     place = height(mean, values)
     own = own.clamp_min(1e-9)
@@ -76,9 +84,9 @@ def fit(
             at = theta.detach().requires_grad_()
             a, b, c, logit = at[0]
             scatter = torch.exp(c * place + b) * own * torch.sigmoid(logit)
-            total = torch.exp(c * place) * (a.exp() * local + b.exp() * own * torch.sigmoid(-logit)) + scatter / count
+            total = torch.exp(c * place) * (a.exp() * local + b.exp() * own * torch.sigmoid(-logit)) + scatter / times
             value = (share * (total.log() + error**2 / total)).sum()
-            value = value + ((count - 1) * scatter.log() + squares / scatter).sum()
+            value = value + ((times - 1) * scatter.log() + squares / scatter).sum()
             value = value + (((at[0] - expected) / SPREADS) ** 2).sum()
             (gradient,) = torch.autograd.grad(value, at)
         return value.detach()[None], gradient
@@ -87,8 +95,19 @@ def fit(
     return Scales(found[0], values)
 
 
+def without_folds(fold: Tensor, left: Errors, noise: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,) twice
+    """What is unknown of every left-out point, and the noise of one measurement, by the scales of the other folds."""
+    found = torch.empty(2, len(fold), dtype=left.mean.dtype)
+    for one in fold.unique():
+        out = fold == one
+        scales = fit(Errors(*(part[~out] for part in left)), noise)
+        found[:, out] = torch.stack(scales.parts(left.mean[out], left.local[out], left.own[out]))
+    return found[0], found[1]
+
+
 def shares(fresh: Tensor, measured: Tensor) -> Tensor:  # (n, p), (l, p) coordinates -> (l,)
-    """Candidates that are not measured and have this measured point as their nearest one, 1 on average."""
+    """Candidates not measured that have this measured point as their nearest one, and `BESIDE`; 1 on average."""
     nearest = torch.cdist(fresh, measured).argmin(1)
-    count = torch.bincount(nearest, minlength=len(measured)).to(fresh) + HALF
+    beside = BESIDE * max(1.0, len(fresh) / len(measured))
+    count = torch.bincount(nearest, minlength=len(measured)).to(fresh) + beside
     return count / count.mean()

@@ -167,17 +167,12 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     rows = evidence.observations
     index, value = rows.index[0], rows.y[0]
     point, place = index.unique(return_inverse=True)
-    at = correction.frame.coordinates(state.x[point].double())
-    fold = fold_membership(state.keys, FOLDS, at[None])[0].int().argmax(0)
-    if len(point) < LEAST or len(fold.unique()) < 2:
-        return None
     times = torch.ones_like(value) if behind is None else behind[0].to(value)  # measurements behind each row
     count = _sums(times, place, len(point))
     y = _sums(times * value, place, len(point)) / count
-    seed = int(streams.uniform(streams.fold(state.keys, Purpose.TREES), 1)[0, 0] * 2**31)
-    some = spread_over(len(state.x))
-    pool = correction.frame.coordinates(state.x[some].double())
-    points = Points(at, y, count, fold, seed, knots_of(pool))
+    points = points_of(state, correction.frame, point, y, count)
+    if points is None:
+        return None
     kinds = MODELS.values()
     each = over(lambda kind: kind.fit(points), kinds) if len(point) > FEW else (kind.fit(points) for kind in kinds)
     fitted = dict(zip(MODELS, each, strict=True))
@@ -190,19 +185,33 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     variance = outside[LEADING].variance
     assert variance is not None
     local, own = variance + apart, correction.noise(state.x[point])
-    share = calibration.shares(pool[~torch.isin(some, point)], at)
+    some = spread_over(len(state.x))
+    fresh = correction.frame.coordinates(state.x[some[~torch.isin(some, point)]].double())
+    share = calibration.shares(fresh, points.at)
     rough = leading(models).posterior.noise()[0]
-    scales = calibration.fit(y - mean, mean, y, count, local, own, _within(state, point, y), share, rough)
+    left = calibration.Errors(y - mean, mean, y, count, local, own, _within(state, point, y), share)
+    scales = calibration.fit(left, rough)
     unknown, noise = scales.parts(mean, local, own)
-    inside = {name: model.mean(at) for name, model in models.items()}
+    inside = {name: model.mean(points.at) for name, model in models.items()}
     inside[NETWORKS] = state.predictions[0][:, point].double().mean(0)
     pull = pulls(y, mean, combined(inside, weights)[0], unknown, noise / count)
     after = unknown * noise / count / (unknown + noise / count).clamp_min(1e-300)
     error = value - mean[place]
+    unknown, noise = calibration.without_folds(points.fold, left, rough)
     wide = unknown[place] + noise[place] / times
     standard = error / wide.clamp_min(1e-300).sqrt()
     square = float((error**2).mean())
     return Combination(models, weights, scales, standard, share[place], point, y, pull, after, square, correction.frame)
+
+
+def points_of(state: State, frame: Frame, point: Tensor, y: Tensor, count: Tensor) -> Points | None:  # (k,) each
+    """Measured candidates as models see them; None where they are too few to leave some out."""
+    at = frame.coordinates(state.x[point].double())
+    fold = fold_membership(state.keys, FOLDS, at[None])[0].int().argmax(0)
+    if len(point) < LEAST or len(fold.unique()) < 2:
+        return None
+    seed = int(streams.uniform(streams.fold(state.keys, Purpose.TREES), 1)[0, 0] * 2**31)
+    return Points(at, y, count, fold, seed, knots_of(frame.coordinates(state.x[spread_over(len(state.x))].double())))
 
 
 def pulls(

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from aicau.core import bregman, streams
+from aicau.core import bregman
 from aicau.core.pool import Frame
-from aicau.core.streams import Purpose
-from aicau.ensembles.base import fold_membership, one_hot
-from aicau.prediction.base import State, spread_over
-from aicau.prediction.combination import FOLDS, LEAST, NETWORKS, weigh
-from aicau.prediction.models import MODELS, Points, knots_of
+from aicau.ensembles.base import one_hot
+from aicau.prediction.base import State
+from aicau.prediction.combination import NETWORKS, points_of, weigh
+from aicau.prediction.models import MODELS, Points
 from aicau.prediction.models.trees import forest
 
 TINY = 1e-12  # smallest probability whose logarithm is taken
@@ -56,31 +55,22 @@ def mix(state: State, centre: Tensor, outside: Tensor, combine: bool = True) -> 
     """
     frame, rows = Frame.of(state.x), state.observations
     point, place = rows.index[0].unique(return_inverse=True)
-    at = frame.coordinates(state.x[point].double())
-    fold = fold_membership(state.keys, FOLDS, at[None])[0].int().argmax(0)
-    if not combine or not LEAST <= len(point) <= MOST_POINTS or len(fold.unique()) < 2:
-        return Mixture(centre, outside, {NETWORKS: 1.0})
     hot = one_hot(rows.y[0], state.task.classes) if state.task.probabilities else rows.y[0][:, None]
     count = torch.zeros(len(point), dtype=torch.double).index_add(0, place, torch.ones(len(place)).double())
     told = torch.zeros(len(point), hot.shape[1], dtype=torch.double).index_add(0, place, hot) / count[:, None]
-    seed = int(streams.uniform(streams.fold(state.keys, Purpose.TREES), 1)[0, 0] * 2**31)
-    knots = knots_of(frame.coordinates(state.x[spread_over(len(state.x))].double()))
-    points = Points(at, told[:, 0], count, fold, seed, knots)
+    points = points_of(state, frame, point, told[:, 0], count) if combine and len(point) <= MOST_POINTS else None
+    if points is None:
+        return Mixture(centre, outside, {NETWORKS: 1.0})
     pool = frame.coordinates(state.x.double())
     first = torch.zeros(len(point), dtype=torch.long).scatter_(0, place, torch.arange(len(place)))
     parts = {NETWORKS: (centre, outside[first])}
     parts |= classes(points, told, pool) if state.task.probabilities else counts(points, pool)
     left = {name: part[1] for name, part in parts.items()}
-    weights = (
-        likeliest(left, told)
-        if state.task.probabilities
-        else weigh(
-            {
-                name: float(bregman.between(bregman.POISSON, told, part.clamp_min(TINY)).mean())
-                for name, part in left.items()
-            }
-        )
-    )
+    if state.task.probabilities:
+        weights = likeliest(left, told)
+    else:
+        apart = {name: bregman.between(bregman.POISSON, told, part.clamp_min(TINY)) for name, part in left.items()}
+        weights = weigh({name: float(part.mean()) for name, part in apart.items()})
     mean, found = (sum(weights[name] * part[i] for name, part in parts.items()) for i in (0, 1))
     assert isinstance(mean, Tensor)
     assert isinstance(found, Tensor)
