@@ -90,7 +90,7 @@ def test_a_whole_campaign(address, tmp_path):
     with Campaign.open(address) as again:  # no refit, the same numbers, the same next batch
         assert again.predict().equals(said)
         with again.store.reading() as session:
-            assert [basis for basis, _, _ in session.model_infos()] == [1]
+            assert [basis for basis, _, _ in session.model_texts()] == [1]
         again.predict(tmp_path / "said.csv")
         again.predict(tmp_path / "said.parquet")
         assert pd.read_parquet(tmp_path / "said.parquet").equals(said)

@@ -119,7 +119,7 @@ def test_a_whole_campaign(address, task, tmp_path):
     with Campaign.open(address) as again:  # no refit, the same numbers
         assert again.predict().equals(said)
         with again.store.reading() as session:
-            assert [basis for basis, _, _ in session.model_infos()] == [1, 2]
+            assert [basis for basis, _, _ in session.model_texts()] == [1, 2]
         again.predict(tmp_path / "said.csv")
         assert pd.read_csv(tmp_path / "said.csv")["bias"].tolist() == said["bias"].tolist()
         assert all(check.ok for check in again.doctor())

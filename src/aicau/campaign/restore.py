@@ -13,7 +13,7 @@ from aicau.campaign.export import FORMAT, MANIFEST, ROWS, STRUCTURE
 from aicau.core.errors import InputError
 from aicau.core.files import digest, reason
 from aicau.store import Session, Store, restore_store, schema
-from aicau.store.kept import model_digest
+from aicau.store.session import model_digest
 from aicau.tables import candidates
 
 

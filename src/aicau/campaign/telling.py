@@ -29,7 +29,7 @@ def parsed(campaign: "Campaign", sheet: Sheet) -> tuple[list[Measurement], list[
     notes: Sequence[str] = ()
     if sheet.rows or not controls:
         if len(targets := campaign.targets) > 1:
-            rows, notes = results.parse_each(sheet, list(targets), id, batch, ids, campaign.task, own)
+            rows, notes = results.parse_each(sheet, id, list(targets), batch, ids, campaign.task, own)
         else:
             rows, notes = results.parse(sheet, id, target, batch, ids, campaign.task, own)
     check_positive(settings, sheet.name, rows, controls)

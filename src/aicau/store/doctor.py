@@ -1,7 +1,7 @@
 """What must hold in every campaign: looked for, not repaired."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,21 +77,20 @@ def _candidates(session: Session, settings: dict[str, Any]) -> list[str]:
 
 
 def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
-    places: dict[int, list[int]] = {}
-    waiting: dict[int, set[int]] = {}
+    places, waiting = defaultdict[int, list[int]](list), defaultdict[int, set[int]](set)
     wrong = []
     for row in session.proposals():
-        places.setdefault(row.ask, []).append(row.position)
+        places[row.ask].append(row.position)
         if row.status == PENDING:
-            waiting.setdefault(row.candidate, set()).add(row.ask)
+            waiting[row.candidate].add(row.ask)
         if row.status not in (PENDING, COMPLETED, FAILED, ABANDONED):
             wrong.append(f"ask {row.ask} has a point in the unknown state {row.status!r}")
         if not 0 <= row.candidate < settings["candidates"]:
             wrong.append(f"ask {row.ask} points at candidate {row.candidate}, which does not exist")
     sizes = {row.id: row.size for row in session.table(asks)}
     for ask in sorted(set(sizes) | set(places)):
-        if sorted(places.get(ask, [])) != list(range(sizes.get(ask, -1))):
-            wrong.append(f"ask {ask} has {len(places.get(ask, []))} of its {sizes.get(ask)} points")
+        if sorted(places[ask]) != list(range(sizes.get(ask, -1))):
+            wrong.append(f"ask {ask} has {len(places[ask])} of its {sizes.get(ask)} points")
     if doubled := [candidate for candidate, asked in waiting.items() if len(asked) > 1]:
         wrong.append(f"candidate {doubled[0]} is pending in two asks")
     return wrong
@@ -126,7 +125,7 @@ def _events(session: Session, settings: dict[str, Any]) -> list[str]:
 
 def _models(session: Session, settings: dict[str, Any]) -> list[str]:
     last = session.number(tells.c.id)
-    readable = {basis for basis, _, _ in session.model_infos()}
+    readable = {basis for basis, _, _ in session.model_texts()}
     wrong = []
     for basis, _, _ in session.model_rounds():
         if basis not in readable:

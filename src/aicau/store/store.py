@@ -242,11 +242,8 @@ def _look(path: Path, where: str) -> None:
 
 def _meta(engine: Engine, where: str) -> dict[str, str]:
     with transaction(engine, where, writing=False) as connection:
-        columns = (
-            {column["name"] for column in inspect(connection).get_columns("meta")}
-            if inspect(connection).has_table("meta")
-            else set()
-        )
+        look = inspect(connection)
+        columns = {column["name"] for column in look.get_columns("meta")} if look.has_table("meta") else set()
         meta = Session(connection).meta() if columns == {"key", "value"} else {}
     if meta.get("format") != FORMAT:
         raise InputError(f"{where} is a database, but holds no campaign of aicau; nothing was changed")
@@ -268,7 +265,7 @@ def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
 
 def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
     """Whether every word is there and of its kind; a campaign of an earlier version has none of some."""
-    return all(isinstance(words.get(name, LATER.get(name)), kind) for name, kind in kinds.items())
+    return all(isinstance((LATER | words).get(name), kind) for name, kind in kinds.items())
 
 
 def _version(meta: dict[str, str], where: str) -> int:
