@@ -43,19 +43,19 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
         structure["columns"]["candidates"] = _kinds(first)
         files: dict[str, Callable[[Path], object]] = {
             "candidates.csv": lambda path: tables.write(_candidates(session, settings["id"]), path),
-            **{f"{name}.csv": partial(_write, table) for name, table in rows.items()},
-            "settings.json": partial(_json, settings),
-            STRUCTURE: partial(_json, structure),
+            **{f"{name}.csv": partial(tables.write, [table]) for name, table in rows.items()},
+            "settings.json": _json(settings),
+            STRUCTURE: _json(structure),
         }
         for basis, round, info in session.model_texts():
             if session.model(basis) is not None:  # not dropped by compact
                 files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_tensors, session, basis)
-            files[f"models/round-{round}-tell-{basis}.json"] = partial(_text, info)
+            files[f"models/round-{round}-tell-{basis}.json"] = partial(Path.write_bytes, data=info.encode())
         if not force:
             _check_folder(folder, [*files, MANIFEST])
         for file, write in files.items():
             write_whole(folder / file, write)
-    write_whole(folder / MANIFEST, partial(_json, {FORMAT: {file: digest(folder / file) for file in files}}))
+    write_whole(folder / MANIFEST, _json({FORMAT: {file: digest(folder / file) for file in files}}))
     return [folder / file for file in (*files, MANIFEST)]
 
 
@@ -73,20 +73,12 @@ def _check_folder(folder: Path, files: list[str]) -> None:
             )
 
 
-def _json(data: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+def _json(data: dict[str, Any]) -> Callable[[Path], object]:
+    return partial(Path.write_bytes, data=json.dumps(data, indent=1, sort_keys=True).encode())
 
 
 def _kinds(table: pa.Table) -> list[tuple[str, str]]:
     return [(field.name, str(field.type)) for field in table.schema]
-
-
-def _text(text: str, path: Path) -> None:
-    path.write_bytes(text.encode())
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    tables.write([table], path)
 
 
 def _tensors(session: Session, basis: int, path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aicau.campaign.choice import Pick
 
 KIND = "controls"
+check_fits = wells.check_fits
 
 
 class Control(NamedTuple):
@@ -36,10 +38,11 @@ class Control(NamedTuple):
     target: str = ""  # which, in a campaign with several
 
 
-def column(sheet: Sheet, name: str | None) -> str | None:
-    """As the sheet calls it: case and blanks around do not count."""
-    same = [one for one in sheet.table.column_names if name and one.strip().casefold() == name.strip().casefold()]
-    return same[0] if same else None
+def _texts(sheet: Sheet, column: str | None, empty: bool = True) -> list[str]:
+    """Text without blanks around; nothing of a column that is not there."""
+    if column is None:
+        return [""] * sheet.rows
+    return list(pc.utf8_trim_whitespace(sheet.texts(column, empty)).to_pylist())
 
 
 def layouts(session: Session) -> dict[int, dict[str, Any]]:
@@ -60,43 +63,25 @@ def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[She
     known = {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
     if not every and not settings.get("layout"):
         return sheet, []
-    id, well = column(sheet, settings["id"]), column(sheet, "well")
-    texts = [] if well is None else sheet.texts(well, empty=True).to_pylist()
+    id, well = sheet.called(settings["id"]), sheet.called("well")
     if id is None and well is not None:
-        names = _by_well(sheet, settings, session, texts, well, every)
-        sheet = replace(sheet, table=sheet.table.append_column(settings["id"], pa.array(names, pa.string())))
         id = settings["id"]
+        names = _by_well(sheet, settings, session, well, every)
+        sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
     if id is None:
         return sheet, []
-    found = [str(one).strip() for one in sheet.texts(id, empty=True).to_pylist()]
-    mine = np.array([one in known for one in found], dtype=bool)
-    if not mine.any():
-        return sheet, []
-    rows = np.flatnonzero(~mine)
-    own = replace(sheet, table=sheet.table.filter(pa.array(mine)), lines=_lines(sheet, np.flatnonzero(mine)))
-    rest = replace(sheet, table=sheet.table.filter(pa.array(~mine)), lines=_lines(sheet, rows))
-    return rest, _controls(own, settings, [found[at] for at in np.flatnonzero(mine)], well)
+    mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
+    return (sheet.where(~mine), _controls(sheet.where(mine), settings, id)) if mine.any() else (sheet, [])
 
 
-def _lines(sheet: Sheet, rows: Any) -> Any:
-    return np.array([sheet.row(int(at)) for at in rows], dtype=np.int64)
-
-
-def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well: str | None) -> list[Control]:
-    batch, status = column(sheet, settings["batch"]), column(sheet, "status")
-    several = targets_of(settings)
-    there = {one: name for one in several if (name := column(sheet, one)) is not None}
+def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
+    batch, several = sheet.called(settings["batch"]), targets_of(settings)
+    there = {one: name for one in several if (name := sheet.called(one)) is not None}
     if batch is None or not there:
         missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
-    said = (
-        [""] * sheet.rows
-        if status is None
-        else [str(one).strip().lower() for one in sheet.texts(status, True).to_pylist()]
-    )
-    bad = np.array([one == "failed" for one in said], dtype=bool)
-    plate = [str(one).strip() for one in sheet.texts(batch).to_pylist()]
-    texts = [""] * sheet.rows if well is None else sheet.texts(well, empty=True).to_pylist()
+    bad = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
+    names, texts, plate = _texts(sheet, id), _texts(sheet, sheet.called("well")), _texts(sheet, batch, empty=False)
     found = []
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
@@ -114,15 +99,13 @@ def _by_well(
     sheet: Sheet,
     settings: dict[str, Any],
     session: Session,
-    texts: Sequence[Any],
     well: str,
     every: dict[int, dict[str, Any]],
 ) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
     from aicau.campaign.handout import described
 
-    batch = column(sheet, settings["batch"])
-    plates = [""] * sheet.rows if batch is None else [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    plates, texts = _texts(sheet, sheet.called(settings["batch"]), empty=False), _texts(sheet, well)
     where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
     places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
     pending: set[int] = set()
@@ -215,12 +198,6 @@ def layout_for(
     if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
         raise InputError("the candidates have a column 'well', which a layout fills; rename it")
     return wells.make(plate, controls, edges)
-
-
-def check_fits(layout: dict[str, Any] | None, n: int) -> None:
-    """A batch stands on one plate."""
-    if layout and n > (free := len(layout["wells"])):
-        raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
 
 
 def placed(layout: dict[str, Any] | None, picks: Sequence["Pick"], seed: int, ask: int) -> Sequence["Pick"]:
