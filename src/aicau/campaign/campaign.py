@@ -6,7 +6,6 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pandas as pd
@@ -185,9 +184,7 @@ class Campaign(Changing, Showing):
     def __enter__(self) -> "Campaign":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Asking
@@ -288,6 +285,6 @@ class Campaign(Changing, Showing):
     @classmethod
     def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> "Campaign":
         """The campaign that `export` wrote into a folder, in a new file or database: history, corrections, models."""
-        from aicau.campaign.restore import restore
+        from aicau.campaign.export import restore
 
         return cls(restore(Path(folder), check_address(url)), author)

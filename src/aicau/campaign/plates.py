@@ -96,11 +96,7 @@ def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
 
 
 def _by_well(
-    sheet: Sheet,
-    settings: dict[str, Any],
-    session: Session,
-    well: str,
-    every: dict[int, dict[str, Any]],
+    sheet: Sheet, settings: dict[str, Any], session: Session, well: str, every: dict[int, dict[str, Any]]
 ) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
     from aicau.campaign.handout import described
@@ -165,12 +161,9 @@ def tell(
     distinct: Collection[str] = (),
 ) -> dict[str, Any]:
     """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
-    waiting = session.count(schema.proposals, status=PENDING)
-    told = asdict(
-        add_tell(session, rows, digest, correct, author, source, distinct)
-        if rows or not controls
-        else Told(0, 0, pending=waiting)
-    )
+    told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
+    if rows or not controls:
+        told = asdict(add_tell(session, rows, digest, correct, author, source, distinct))
     known = set(kept(session))
     new = [one for one in controls if one not in known]
     if new:
@@ -229,21 +222,18 @@ def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
     asked = [(row, well) for row, well in asked if well is not None]
     ids = described(session, settings, [row.candidate for row, _ in asked])[settings["id"]].astype(str)
     basis = {row.id: row.basis for row in session.table(schema.asks)}
-    rows = []
+    rows: list[tuple[Any, ...]] = []
+    on: dict[int, str | None] = {}  # the plate of a batch, once something was told of it
     for (row, well), id in zip(asked, ids, strict=True):
         own = [one for one in told[row.candidate] if one.tell > basis[row.ask]]
         good = [one.label or one.value for one in own if one.status == "ok"]
         value = np.mean(good) if good and not isinstance(good[0], str) else good[0] if good else None
-        rows.append((row.ask, next((one.batch for one in own), None), well, id, row.status, value, row.why))
+        plate = next((one.batch for one in own), None)
+        on[row.ask] = on.get(row.ask) or plate
+        rows.append((row.ask, plate, well, id, row.status, value, row.why))
+    every, controls = layouts(session), {(one.plate, one.well): one.value for one in kept(session)}
+    for ask, plate in on.items():
+        places = [(name, well) for name, own in every[ask]["controls"].items() for well in own]
+        rows += [(ask, plate, at, name, "control", controls.get((plate or "", at)), "control") for name, at in places]
     table = pd.DataFrame(rows, columns=["ask", "plate", "well", "id", "state", "measured", "reason"])
-    every = layouts(session)
-    controls: dict[tuple[Any, str], float] = {(one.plate, one.well): one.value for one in kept(session)}
-    extra = [
-        (ask, plate, well, name, "control", controls.get((plate, well)), "control")
-        for ask, some in table.groupby("ask")
-        for plate in [some.plate.dropna().iloc[0] if some.plate.notna().any() else None]
-        for name, own in every[int(str(ask))]["controls"].items()
-        for well in own
-    ]
-    more = pd.DataFrame(extra, columns=list(table)) if extra else table.iloc[:0]
-    return pd.concat([table, more]).sort_values(["ask", "well"], kind="stable", ignore_index=True) if extra else table
+    return table.sort_values(["ask", "well"], kind="stable", ignore_index=True) if len(rows) > len(asked) else table

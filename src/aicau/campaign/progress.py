@@ -109,16 +109,13 @@ def explained(held: pd.DataFrame) -> float:
     NaN where too little was held out to tell.
     """
     by = held.groupby(["basis", "batch"])
-    some = held.assign(e=by.error.transform(_centre) ** 2, y=by.measured.transform(_centre) ** 2)
+    some = held[["error", "measured"]]
+    some = ((some - by[["error", "measured"]].transform("mean")) ** 2).assign(basis=held.basis)
     some = some[by.error.transform("size") > 1]
     if len(some) < ENOUGH_HELD:
         return float("nan")
-    sums = some.groupby("basis")[["e", "y"]].sum()
-    return max(float(1 - part.e.sum() / max(part.y.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
-
-
-def _centre(values: "pd.Series[float]") -> "pd.Series[float]":
-    return values - values.mean()
+    sums = some.groupby("basis").sum()
+    return max(float(1 - part.error.sum() / max(part.measured.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
 
 
 def look(session: Session, settings: dict[str, Any], task: str) -> Progress:

@@ -183,7 +183,7 @@ class Session:
     def count(self, table: Table, **equal: Any) -> int:
         query = select(func.count()).select_from(table)
         for name, value in equal.items():
-            query = query.where(table.c[name] == value if value is not None else table.c[name].is_(None))
+            query = query.where(table.c[name] == value)
         return int(self.connection.scalar(query) or 0)
 
     # Models
