@@ -240,11 +240,11 @@ REPEATED = (
 )  # done already, they are refused the second time
 
 
-def prepare(folder):
+def prepare(folder, **settings):
     """A campaign with three plates, three pending points and two kept models, and files to tell."""
     from aicau import Campaign
 
-    create(folder / "c.db")
+    create(folder / "c.db", **settings)
     with Campaign.open(folder / "c.db") as campaign:
         for plate in "abc":
             batch = campaign.ask(6)

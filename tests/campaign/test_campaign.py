@@ -252,7 +252,7 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
     ],
 )
 def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
-    with create(tmp_path / "c.db", strategy=strategy) as campaign:
+    with create(tmp_path / "c.db", strategy=strategy, ensemble="paper") as campaign:
         for number in range(3):
             batch = campaign.ask(6)
             campaign.tell(results(batch, f"p{number}", seed=number))

@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,17 +163,23 @@ def check_goal(goal: Any, task: str) -> str:
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
-    from aicau.campaign.choice import try_out
-
     check_name("the task", task)
     check_name("the ensemble", ensemble)
     task = results.check_task(task)
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
-    try_out(parse_strategy("default" if strategy is None else strategy, task), task)
+    _try_out("default" if strategy is None else str(strategy), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
     return task
+
+
+@lru_cache(maxsize=64)
+def _try_out(strategy: str, task: str) -> None:
+    """What worked once in this process works."""
+    from aicau.campaign.choice import try_out
+
+    try_out(parse_strategy(strategy, task), task)
 
 
 def parse_strategy(text: str, task: str) -> "Strategy":
