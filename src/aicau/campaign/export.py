@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -195,11 +196,8 @@ def _fill(
     session.set_meta("settings", json.dumps(structure["settings"], sort_keys=True))
     pool = rows["candidates"]
     ids = pool.column(0)
-    start = 0
-    for number, size in enumerate(structure["chunks"]):
-        piece = candidates.chunk(ids.slice(start, size), pool.slice(start, size).remove_column(0))
-        session.insert(schema.chunks, [(number, piece.count, piece.digest, piece.ids, piece.features)])
-        start += size
+    places = zip(accumulate(structure["chunks"], initial=0), structure["chunks"], strict=False)  # of each chunk
+    session.add_chunks(candidates.chunk(ids.slice(*at), pool.slice(*at).remove_column(0)) for at in places)
     for name in ROWS[1:]:
         table: Any = schema.metadata.tables[name]
         names = structure["measurements"] if name == "measurements" else {"candidate": structure["settings"]["id"]}

@@ -15,7 +15,7 @@ from sqlalchemy import Row, func, select
 from aicau.core.errors import InputError, shown
 from aicau.store import identity
 from aicau.store.identity import Measurement
-from aicau.store.schema import chunks, events
+from aicau.store.schema import events
 from aicau.store.session import ABANDONED, PENDING, Session
 
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
@@ -157,9 +157,7 @@ def change(session: Session, new: dict[str, Any], author: str) -> None:
 
 def add(session: Session, pieces: Iterable[Any], now: dict[str, Any], author: str) -> None:
     """More candidates, behind those that are there; kept models are of the smaller pool, and are dropped."""
-    number = session.number(chunks.c.number) + 1
-    for at, piece in enumerate(pieces):
-        session.insert(chunks, [(number + at, piece.count, piece.digest, piece.ids, piece.features)])
+    session.add_chunks(pieces)
     session.drop_models(())
     _number(session, "add", author, [], settings=now)
 

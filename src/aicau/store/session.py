@@ -68,6 +68,14 @@ class Session:
         if self.connection.execute(update(meta).where(meta.c.key == key).values(value=value)).rowcount == 0:
             self.insert(meta, [(key, value)])
 
+    def add_chunks(self, pieces: Iterable[Any]) -> int:
+        """Candidates behind those that are there: how many."""
+        first, total = self.count(chunks), 0
+        for at, piece in enumerate(pieces):
+            self.insert(chunks, [(first + at, piece.count, piece.digest, piece.ids, piece.features)])
+            total += piece.count
+        return total
+
     def ids(self) -> list[bytes]:
         """The ids of every chunk, in order."""
         parts = self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number))
