@@ -84,7 +84,7 @@ def test_twenty_kills_on_sqlite(tmp_path):
     crashes.create(address, ensemble="paper")  # fitted quickly: more of the time is the store's
     acknowledged = []
     for number in range(20):
-        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0, within=0.5)
         crashes.check(address, acknowledged)
     assert sum("plate" in what for what in acknowledged) > 5
 
@@ -94,7 +94,7 @@ def test_six_kills_on_postgresql(postgres, tmp_path):
     crashes.create(address, ensemble="paper")
     acknowledged = []
     for number in range(100, 106):
-        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0, within=0.5)
         crashes.check(address, acknowledged)
 
 

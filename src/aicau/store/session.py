@@ -13,7 +13,7 @@ from typing import Any
 
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load, save
-from sqlalchemy import Column, Connection, Row, Select, Table, bindparam, delete, exc, func, select, update
+from sqlalchemy import Column, Connection, Row, Table, bindparam, delete, exc, func, select, update
 
 from aicau.store import identity, inplace
 from aicau.store.identity import Measurement
@@ -99,23 +99,18 @@ class Session:
 
     def ask_of(self, request: str) -> Row[Any] | None:
         """The ask that was made under this name."""
-        return self.connection.execute(select(asks).where(asks.c.request == request)).first()
+        return self.connection.execute(select(asks).filter_by(request=request)).first()
 
     def last_ask(self) -> Row[Any] | None:
         return self.connection.execute(select(asks).order_by(asks.c.id.desc()).limit(1)).first()
 
     def proposals(self, ask: int | None = None, status: str | None = None) -> Sequence[Row[Any]]:
-        query = select(proposals).order_by(proposals.c.ask, proposals.c.position)
-        if ask is not None:
-            query = query.where(proposals.c.ask == ask)
-        if status is not None:
-            query = query.where(proposals.c.status == status)
-        return self.connection.execute(query).all()
+        wanted = {"ask": ask, "status": status}
+        return self.table(proposals, **{name: value for name, value in wanted.items() if value is not None})
 
     def candidates(self, status: str) -> list[int]:
         """Candidates with a proposal in that state."""
-        query = select(proposals.c.candidate).where(proposals.c.status == status).distinct()
-        return sorted(self.connection.scalars(query))
+        return sorted(self.connection.scalars(select(proposals.c.candidate).filter_by(status=status).distinct()))
 
     def add_ask(
         self,
@@ -162,10 +157,7 @@ class Session:
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""
-        query = self._own(select(measurements).order_by(measurements.c.id))
-        if current:
-            query = query.where(measurements.c.superseded_by.is_(None))
-        return self.connection.execute(query).all()
+        return self.table(measurements, **self._own(current))
 
     def labels(self) -> list[str]:
         """Classes among current measurements, sorted."""
@@ -176,23 +168,20 @@ class Session:
         return self._names(measurements.c.batch)
 
     def _names(self, column: Column[Any]) -> list[str]:
-        query = self._own(select(column).where(measurements.c.superseded_by.is_(None)).distinct())
+        query = select(column).filter_by(**self._own(current=True)).distinct()
         return sorted(name for name in self.connection.scalars(query) if name is not None)
 
-    def _own(self, query: Select[Any]) -> Select[Any]:
-        return query.where(measurements.c.target == self.target) if self.target else query
+    def _own(self, current: bool) -> dict[str, Any]:
+        return ({"superseded_by": None} if current else {}) | ({"target": self.target} if self.target else {})
 
     # All of it
 
-    def table(self, table: Table) -> Sequence[Row[Any]]:
-        """Every row, by primary key."""
-        return self.connection.execute(select(table).order_by(*table.primary_key.columns)).all()
+    def table(self, table: Table, **equal: Any) -> Sequence[Row[Any]]:
+        """Every row, or those with these values, by primary key."""
+        return self.connection.execute(select(table).filter_by(**equal).order_by(*table.primary_key.columns)).all()
 
     def count(self, table: Table, **equal: Any) -> int:
-        query = select(func.count()).select_from(table)
-        for name, value in equal.items():
-            query = query.where(table.c[name] == value)
-        return int(self.connection.scalar(query) or 0)
+        return int(self.connection.scalar(select(func.count()).select_from(table).filter_by(**equal)) or 0)
 
     # Models
 
