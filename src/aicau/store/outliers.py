@@ -83,11 +83,8 @@ def _spread(values: Sequence[float]) -> float:
 
 def _scatter(groups: Iterable[Sequence[float]]) -> float | None:
     """The standard deviation of one measurement, from differences of replicates to their median."""
-    away = []
-    for group in groups:
-        if len(group) > 1:
-            middle = median(group)
-            away += [abs(value - middle) for value in group]
+    middles = [(group, median(group)) for group in groups if len(group) > 1]
+    away = [abs(value - middle) for group, middle in middles for value in group]
     return None if len(away) < FEWEST or median(away) == 0.0 else 2.0 * median(away)
 
 

@@ -137,10 +137,10 @@ def _settle(
 
     What replaces a row answers nothing.
     """
-    good, bad, some = (Counter[tuple[int, str]]() for _ in range(3))
+    good, bad = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for row in found.new:
         (bad if row.status == FAILED else good)[row.waits] += row.repeats
-        some[row.waits] += row.repeats
+    some = good + bad
     for row in found.replaced:
         some[row.candidate, row.target] -= row.repeats
     now: dict[tuple[int, int], dict[str, str]] = {}

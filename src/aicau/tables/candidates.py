@@ -54,14 +54,10 @@ def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str
 
 def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> int:
     """How many features these columns make; so many rows of them must be possible."""
-    width = _width(columns)
+    width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
     if width * rows > MOST_NUMBERS:
         raise InputError(f"{name}: {rows:,} rows of {width:,} features are too many; leave columns out")
     return width
-
-
-def _width(columns: Sequence[dict[str, Any]]) -> int:
-    return sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
 
 
 def extended(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -158,9 +154,8 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
     try:
         table = table if schema is None else table.cast(schema.remove_metadata())
     except (pa.ArrowException, ValueError) as error:
-        raise InputError(
-            f"{sheet.name}: a column has another type than before ({reason(error)}); write it alike"
-        ) from error
+        words = f"a column has another type than before ({reason(error)}); write it alike"
+        raise InputError(f"{sheet.name}: {words}") from error
     for start in range(0, sheet.rows, CHUNK):
         yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
 
@@ -238,16 +233,12 @@ def all_ids(parts: Iterable[bytes]) -> pa.Array:
 
 def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.float32]:  # (rows, width)
     """Standardised features of some candidates."""
-    out = np.zeros((table.num_rows, _width(columns)), np.float32)
-    at = 0
+    found = []
     for column in columns:
-        if column["kind"] == "number":
-            out[:, at] = (table.column(column["name"]).to_numpy() - column["shift"]) / column["scale"]
-            at += 1
-        elif column["kind"] == "category":
-            code = pc.index_in(table.column(column["name"]), pa.array(column["levels"])).to_numpy()
-            out[np.arange(len(code)), at + code] = 1
-            stop = at + len(column["levels"])
-            out[:, at:stop] = (out[:, at:stop] - np.array(column["shift"])) / column["scale"]
-            at = stop
-    return out
+        cells = table.column(column["name"])
+        if column["kind"] == "category":
+            level = pc.index_in(cells, pa.array(column["levels"])).to_numpy()
+            cells = level[:, None] == np.arange(len(column["levels"]))
+        if column["kind"] != "ignored":
+            found.append((np.asarray(cells) - np.array(column["shift"])) / column["scale"])
+    return np.column_stack(found).astype(np.float32)
