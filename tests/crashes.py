@@ -96,8 +96,9 @@ def alter(campaign, request, turn, acknowledge):
     campaign.untell(told["tell"])
 
 
-def kill_once(address, folder, number, by_time):
-    """Start a worker and kill it: at a random moment, or at a random statement. Gives what it had acknowledged."""
+def kill_once(address, folder, number, by_time, within=1.2):
+    """Start a worker and kill it: at a random moment `within` so many seconds, or at a random statement. Gives what it
+    had acknowledged."""
     rng = random.Random(number)
     acks = Path(folder) / f"acks-{number}"
     acks.touch()
@@ -107,7 +108,7 @@ def kill_once(address, folder, number, by_time):
     if by_time:
         while worker.is_alive() and not acks.read_text():
             time.sleep(0.002)
-        worker.join(rng.random() * 1.2)
+        worker.join(rng.random() * within)
         worker.kill()
     worker.join(120)
     assert worker.exitcode == -signal.SIGKILL, f"worker {number} ended with {worker.exitcode} by itself"
@@ -240,11 +241,11 @@ REPEATED = (
 )  # done already, they are refused the second time
 
 
-def prepare(folder):
+def prepare(folder, **settings):
     """A campaign with three plates, three pending points and two kept models, and files to tell."""
     from aicau import Campaign
 
-    create(folder / "c.db")
+    create(folder / "c.db", **settings)
     with Campaign.open(folder / "c.db") as campaign:
         for plate in "abc":
             batch = campaign.ask(6)

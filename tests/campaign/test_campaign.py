@@ -90,7 +90,7 @@ def test_a_whole_campaign(address, tmp_path):
     with Campaign.open(address) as again:  # no refit, the same numbers, the same next batch
         assert again.predict().equals(said)
         with again.store.reading() as session:
-            assert [basis for basis, _, _ in session.model_infos()] == [1]
+            assert [basis for basis, _, _ in session.model_texts()] == [1]
         again.predict(tmp_path / "said.csv")
         again.predict(tmp_path / "said.parquet")
         assert pd.read_parquet(tmp_path / "said.parquet").equals(said)
@@ -252,7 +252,7 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
     ],
 )
 def test_every_strategy_runs_and_says_why(tmp_path, strategy, words):
-    with create(tmp_path / "c.db", strategy=strategy) as campaign:
+    with create(tmp_path / "c.db", strategy=strategy, ensemble="paper") as campaign:
         for number in range(3):
             batch = campaign.ask(6)
             campaign.tell(results(batch, f"p{number}", seed=number))

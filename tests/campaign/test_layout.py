@@ -28,6 +28,11 @@ def test_no_well_is_far_from_a_control(count, far):
     assert not {"A", "H"} & {well[0] for well in made["wells"]}
 
 
+def test_controls_stand_where_they_stood():
+    made = layout.make(96, {"DMSO": 4}, edges=False)
+    assert (made["controls"]["DMSO"], len(made["wells"])) == (["C04", "C09", "F04", "F09"], 56)
+
+
 def test_controls_by_name_of_well_and_by_number():
     made = layout.make("384", {"blank": ["P24", "a1"], "DMSO": 16})
     assert made["controls"]["blank"] == ["A01", "P24"]
@@ -73,6 +78,7 @@ def test_the_seed_decides_and_a_full_plate_is_full():
     made = layout.make(96)
     one, same, other = (layout.assign(made, list(range(96)), [seed, 1]) for seed in (0, 0, 1))
     assert one == same != other
+    assert layout.assign(made, [5, 5, 9], [0, 1]) == ["A03", "D06", "C03"]
     assert sorted(one) == made["wells"]
     with pytest.raises(InputError, match="97 points do not fit on a plate with 96 free wells"):
         layout.assign(made, list(range(97)), [0])

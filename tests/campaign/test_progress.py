@@ -35,6 +35,8 @@ def test_errors_larger_than_stated_raise_it_and_recent_ones_count_more():
     worse = held([0.4] * 40, [0.1] * 40, [0.0] * 40)
     assert progress.factor(worse.loss, worse.unknown, worse.noise)[0] == pytest.approx(3.1, abs=0.6)
     assert progress.factor(worse.loss, worse.unknown, worse.noise)[1] < progress.PRIOR
+    assert progress.factor([4.0] * 200, [1.0] * 200, [0.0] * 200) == pytest.approx((3.66, 0.13), abs=0.005)
+    assert progress.factor([], [], []) == (1.0, progress.PRIOR)
     both = pd.concat([worse, held([0.1] * 40, [0.1] * 40, [0.0] * 40, basis=2)])
     older = progress.over_pool(FIGURES, both, root=True)["factor"]
     newer = progress.over_pool(FIGURES, both.assign(basis=3 - both.basis), root=True)["factor"]
@@ -53,6 +55,7 @@ def test_the_shift_of_a_plate_is_no_error():
 
 
 def test_gain_falls_with_every_batch_and_plates_help():
+    assert progress.gain([10, 20], [1.0, 0.5], 0.0, 0.0) == pytest.approx(0.14, abs=0.005)
     assert progress.gain([10, 20], [1.0, 1.0], 0, 0) > progress.gain([10, 20, 90, 100], [1.0] * 4, 0, 0) > 0
     assert progress.gain([100, 101], [1e-9, 1e-9], 0.1, 0.1) == pytest.approx(1 - 0.5**0.5, rel=0.01)
 

@@ -57,9 +57,9 @@ def test_a_target_twice_is_one_target(tmp_path):
 def test_a_batch_serves_the_weighted_sum(tmp_path):
     asked = {}
     for name, weights in (("alike", None), ("gain", {"gain": 1000}), ("loss", {"loss": 1000})):
-        with filled(tmp_path / f"{name}.db", target_weights=weights) as made:
+        with filled(tmp_path / f"{name}.db", target_weights=weights, ensemble="paper") as made:
             asked[name] = made.ask(6, preview=True)["id"].tolist()
-    with Campaign.create(tmp_path / "alone.db", POOL, "gain") as alone:
+    with Campaign.create(tmp_path / "alone.db", POOL, "gain", ensemble="paper") as alone:
         first = values(alone.ask(10))
         alone.tell(first[["id", "gain"]])
         assert alone.ask(6)["id"].tolist() == asked["gain"]  # what counts a thousand times decides alone
@@ -198,7 +198,7 @@ def test_status_report_and_figures_show_each(tmp_path):
 
 
 def test_a_slip_is_found_beside_its_own_target(tmp_path):
-    with filled(tmp_path / "c.db") as made:
+    with filled(tmp_path / "c.db", ensemble="paper") as made:
         batch = made.ask(3)
         told = made.tell(values(batch).assign(loss=[3.2, 32000.0, 2.9]))
         assert ["loss 32000" in words for words in told["warnings"]] == [True]

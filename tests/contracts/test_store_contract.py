@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from aicau.core.errors import InputError, StoreError
-from aicau.store import Chunk, Measurement, Moment, add_tell, create_store, examine, open_store, schema
+from aicau.store import Chunk, Measurement, Moment, add_tell, changes, create_store, examine, open_store, schema
 
 SETTINGS = {"candidates": 10, "id": "id", "target": "y", "batch": "plate", "strategy": "farthest", "columns": []}
 
@@ -115,12 +115,12 @@ def test_an_error_in_the_middle_leaves_nothing(store):
 def test_abandoned_points_are_all_or_none(store):
     ask(store, 1, 2, 3)
     with store.writing() as session:
-        assert session.abandon({1: "one", 2: "two"}, "eve") == 2
+        assert changes.abandon(session, {1: "one", 2: "two"}, "eve") == 2
     before = store.fingerprint()
     with store.writing() as session:
-        assert session.abandon({1: "one"}, "eve") == 0  # again: nothing to do
+        assert changes.abandon(session, {1: "one"}, "eve") == 0  # again: nothing to do
     with pytest.raises(InputError, match="'seven' is not pending"), store.writing() as session:
-        session.abandon({3: "three", 7: "seven"}, "eve")
+        changes.abandon(session, {3: "three", 7: "seven"}, "eve")
     assert store.fingerprint() == before
     with store.reading() as session:
         moment = Moment.read(session)
@@ -179,7 +179,7 @@ def test_a_model_is_kept_once(store):
     with store.reading() as session:
         assert bytes(session.model(1).tensors) == b"tensors"
         assert session.model(2) is None
-        assert session.model_infos() == [(1, 2, {})]
+        assert session.model_texts() == [(1, 2, "{}")]
 
 
 def test_a_damaged_model_is_found_and_replaced(store):
@@ -195,7 +195,7 @@ def test_a_damaged_model_is_found_and_replaced(store):
             assert session.model(1) is not None
             session.connection.exec_driver_sql(f"UPDATE models SET {damage}")
             assert session.model(1) is None
-            assert session.model_infos() == []
+            assert session.model_texts() == []
         wrong = [check.problem for check in examine(store) if not check.ok]
         assert [words[:42] for words in wrong] == ["the model kept after tell 1 cannot be read"]
     with store.writing() as session:
@@ -214,7 +214,7 @@ def test_old_models_lose_their_tensors_and_keep_their_figures(store):
     assert store.compact(rounds=2, author="eve") == (0, 0)
     with store.reading() as session:
         assert session.model_rounds() == [(2, 2, 0), (3, 2, 7), (5, 3, 7)]
-        assert session.model_infos() == [(2, 2, {"basis": 2}), (3, 2, {"basis": 3}), (5, 3, {"basis": 5})]
+        assert session.model_texts() == [(b, r, f'{{"basis": {b}}}') for b, r in ((2, 2), (3, 2), (5, 3))]
         assert session.model(2) is None
         assert bytes(session.model(3).tensors) == b"tensors"
         last = session.table(schema.events)[-1]

@@ -29,24 +29,32 @@ def three_rounds(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="module")
+def undamaged(three_rounds, tmp_path_factory):
+    """What the campaign says and asks."""
+    return looked_at(shutil.copy(three_rounds, tmp_path_factory.mktemp("whole") / "c.db"), [])
+
+
+def looked_at(path, wrong):
+    """Predictions and the next batch, after a report; what the doctor finds wrong is known."""
+    with Campaign.open(path) as campaign:
+        assert [check.name for check in campaign.doctor() if not check.ok] == wrong
+        campaign.report(path.with_name("report.html"))
+        said, asked = campaign.predict(), campaign.ask(5)["id"].tolist()
+        campaign.export(path.with_name("out"))
+        campaign.compact()
+        assert all(check.ok for check in campaign.doctor())
+    return said, asked
+
+
 @pytest.mark.parametrize("damage", ["tensors = zeroblob(50)", "info = substr(info, 2)", "info = CAST(x'7bff' AS TEXT)"])
-def test_a_kept_model_that_cannot_be_read_is_fitted_again(three_rounds, tmp_path, damage):
-    paths = [shutil.copy(three_rounds, tmp_path / name) for name in ("whole.db", "damaged.db")]
-    with closing(sqlite3.connect(paths[1])) as connection, connection:
+def test_a_kept_model_that_cannot_be_read_is_fitted_again(three_rounds, undamaged, tmp_path, damage):
+    path = shutil.copy(three_rounds, tmp_path / "damaged.db")
+    with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE models SET {damage}")
-    said, asked = [], []
-    for path in paths:
-        with Campaign.open(path) as campaign:
-            found = [check.name for check in campaign.doctor() if not check.ok]
-            assert found == ([] if path is paths[0] else ["models"])
-            campaign.report(tmp_path / "report.html")
-            said.append(campaign.predict())
-            asked.append(campaign.ask(5)["id"].tolist())
-            campaign.export(tmp_path / path.stem)
-            campaign.compact()
-            assert all(check.ok for check in campaign.doctor())
-    assert said[0].equals(said[1])
-    assert asked[0] == asked[1]
+    said, asked = looked_at(path, ["models"])
+    assert said.equals(undamaged[0])
+    assert asked == undamaged[1]
 
 
 def test_compact_drops_what_no_batch_needs(three_rounds, tmp_path):
@@ -73,20 +81,20 @@ def test_compact_drops_what_no_batch_needs(three_rounds, tmp_path):
 
 def test_twenty_kills_on_sqlite(tmp_path):
     address = str(tmp_path / "c.db")
-    crashes.create(address)
+    crashes.create(address, ensemble="paper")  # fitted quickly: more of the time is the store's
     acknowledged = []
     for number in range(20):
-        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0, within=0.5)
         crashes.check(address, acknowledged)
     assert sum("plate" in what for what in acknowledged) > 5
 
 
 def test_six_kills_on_postgresql(postgres, tmp_path):
     address = postgres()
-    crashes.create(address)
+    crashes.create(address, ensemble="paper")
     acknowledged = []
     for number in range(100, 106):
-        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0)
+        acknowledged += crashes.kill_once(address, tmp_path, number, by_time=number % 2 == 0, within=0.5)
         crashes.check(address, acknowledged)
 
 
@@ -103,7 +111,7 @@ def test_threads_of_one_process_and_another_process_lose_nothing(tmp_path):
 def prepared(tmp_path_factory):
     """A folder to copy, and a pending point of the campaign in it."""
     folder = tmp_path_factory.mktemp("prepared")
-    return folder, crashes.prepare(folder)
+    return folder, crashes.prepare(folder, ensemble="paper")
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace: apt install strace")

@@ -151,8 +151,9 @@ def test_a_file_from_the_future_is_refused_and_left_alone(path):
 
 def test_a_damaged_file_is_one_sentence(path):
     store = open_store(path)
-    for value in range(300):
-        add(store, float(value))
+    rows = [Measurement(value % 2, float(value), batch=f"plate {value}") for value in range(3000)]
+    with store.writing() as session:
+        add_tell(session, rows, "digest", False, "ada")
     store.close()
     data = bytearray(path.read_bytes())
     data[4096 * 3 : 4096 * 12] = os.urandom(4096 * 9)

@@ -1,5 +1,7 @@
 """Files that cannot be meant: one sentence with row and column, exit code 2, and the store as it was."""
 
+from functools import lru_cache
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,11 +24,17 @@ def campaign(tmp_path_factory):
     return folder
 
 
+@lru_cache
+def untouched(folder):
+    """The store and what it held before the first test; none of them may change it."""
+    store = open_store(folder / "c.db")
+    return store, store.fingerprint()
+
+
 def refused(campaign, content, *options):
     """The sentence with which `tell` refuses a file; everything else that must hold is checked here."""
     (campaign / "bad.csv").write_bytes(content)
-    store = open_store(campaign / "c.db")
-    before = store.fingerprint()
+    store, before = untouched(campaign)
     code, out, err = run("tell", campaign / "c.db", campaign / "bad.csv", *options)
     assert code == 2, (content, out, err)
     assert out == ""
@@ -34,7 +42,6 @@ def refused(campaign, content, *options):
     assert err.count("\n") == 1, err
     assert "Traceback" not in err
     assert store.fingerprint() == before
-    store.close()
     return err
 
 
@@ -246,11 +253,9 @@ def test_a_wrong_pool_makes_no_campaign(tmp_path, content, sentence):
     ],
 )
 def test_wrong_words_on_the_command_line(campaign, words, sentence):
-    store = open_store(campaign / "c.db")
-    before = store.fingerprint()
+    store, before = untouched(campaign)
     code, out, err = run(*(word.format(campaign / "c.db") for word in words))
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
     assert store.fingerprint() == before
-    store.close()

@@ -6,7 +6,6 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pandas as pd
@@ -16,14 +15,14 @@ from aicau.campaign import plates
 from aicau.campaign.changing import Changing
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
-    add_cost,
     check_address,
     check_goal,
     check_model,
     check_name,
     check_scale,
+    check_targets,
+    columns_for,
     default_author,
-    settings_for,
 )
 from aicau.campaign.showing import Showing
 from aicau.core.engine import HERE, Engine
@@ -136,14 +135,13 @@ class Campaign(Changing, Showing):
             Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
-        goal = check_goal(goal, task)
+        words: dict[str, Any] = {"strategy": strategy or "default", "seed": seed, "task": task, "ensemble": ensemble}
+        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "weight": weight}
         author = check_name("the author", author or default_author())
         read, files = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
-        own = (strategy, seed, id, ignore, task, ensemble, goal, weight, cost, target_weights)
-        settings = settings_for(read, target, batch, *own)
-        settings["scale"] = check_scale(scale, task)
-        add_cost(settings, read, cost)
+        settings = words | columns_for(read, id, target, batch, ignore, weight, cost)
+        settings |= check_targets(target, target_weights, goal)
         if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
             settings["layout"] = made
         pieces = candidates.kept(read, id, settings["columns"], files)
@@ -186,9 +184,7 @@ class Campaign(Changing, Showing):
     def __enter__(self) -> "Campaign":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Asking
@@ -266,7 +262,6 @@ class Campaign(Changing, Showing):
         from aicau.campaign.telling import tell
 
         check_other(table, self.store.engine.url.database)
-
         return tell(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
 
     def check(
@@ -281,7 +276,7 @@ class Campaign(Changing, Showing):
             "looks wrong") and a `note`, and what `tell` would return for the rows that are right. At most 20 wrong rows
             are named; a table with more, or without a column it needs, is refused as a whole.
         """
-        from aicau.campaign.checking import check
+        from aicau.campaign.telling import check
 
         return check(self, table, correct, [new] if isinstance(new, str) else list(new), sheet, skip)
 
@@ -290,6 +285,6 @@ class Campaign(Changing, Showing):
     @classmethod
     def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> "Campaign":
         """The campaign that `export` wrote into a folder, in a new file or database: history, corrections, models."""
-        from aicau.campaign.restore import restore
+        from aicau.campaign.export import restore
 
         return cls(restore(Path(folder), check_address(url)), author)

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from aicau import tables
@@ -15,7 +14,7 @@ from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_o
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import changes
 from aicau.tables import candidates, results
-from aicau.tables.sheet import Sheet
+from aicau.tables.sheet import Sheet, flags
 
 
 class Changing(Looking):
@@ -37,7 +36,7 @@ class Changing(Looking):
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
         index = indices(self, ids, "abandon")
         with self.store.writing() as session:
-            return session.abandon(index, self.author)
+            return changes.abandon(session, index, self.author)
 
     def exclude(self, ids: Iterable[str] | str, reason: str) -> dict[str, int]:
         """Candidates that are not proposed any more, and why. What was measured of them stays.
@@ -63,15 +62,38 @@ class Changing(Looking):
             return changes.confirm(session, index, self.author)
 
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
-        """More candidates, with the columns of the first ones. Rows that are there already are skipped.
+        """More candidates, with the columns of the first ones. Rows that are there already are skipped; with other
+        values they are refused.
 
         Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
         """
-        return add(self, table, sheet, skip)
+        read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
+        with self.store.writing() as session:
+            settings, id = self.settings, self.settings["id"]
+            known = pc.index_in(read.texts(id), value_set=candidates.all_ids(session.ids()))
+            old = flags(pc.is_valid(known))
+            columns = candidates.extended(read, settings["columns"])
+            if old.any():
+                before = handout.described(session, settings | {"id_kind": "text"}, known.drop_null().to_pylist())
+                _check_unchanged(read.where(old), before, columns)
+            new = read.where(~old)
+            if new.rows:
+                first = candidates.unpack(next(session.features())[2]).schema
+                pieces = list(candidates.cut(new, id, columns, first))
+                now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
+                candidates.check_width(read.name, now["candidates"], columns)
+                changes.add(session, pieces, now, self.author)
+        return {"added": new.rows, "known": int(old.sum()), "candidates": self.refreshed()["candidates"]}
 
     def rename(self, old: str, new: str) -> int:
         """Another name for a batch; one that exists already takes the rows in. Returns how many rows there were."""
-        return rename(self, old, new)
+        old, new = (check_name("a batch", name).strip() for name in (old, new))
+        if len(new) > results.LONGEST:
+            raise InputError(f"this name has more than {results.LONGEST} characters; shorten it")
+        if old == new:
+            raise InputError(f"{old!r} is its name already; nothing was changed")
+        with self.store.writing() as session:
+            return changes.rename(session, old, new, self.author)
 
     def change(
         self,
@@ -86,7 +108,33 @@ class Changing(Looking):
         """Another strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or a batch column
         for a campaign that began without one (tell the earlier files again: their rows get their batch). Earlier
         batches keep their wells. Returns what is new."""
-        return change(self, strategy, batch, goal, weight, (layout, controls, edges))
+        with self.store.writing() as session:
+            settings = self.settings
+            new: dict[str, Any] = {}
+            if strategy is not None:
+                check_model(strategy, settings["seed"], self.task, ensemble_of(settings))
+                new["strategy"] = strategy
+            if batch is not None:
+                new["batch"] = _batch_column(batch, settings)
+            if goal is not None:
+                new["goal"] = check_goal(goal, self.task)
+            if weight is not None:
+                names = [column["name"] for column in settings["columns"]]
+                if weight not in names:
+                    raise unknown("column of weights", weight, names)
+                new["weight"] = weight
+            if layout == "none":
+                new["layout"] = None
+            elif (made := plates.layout_for(settings | new, layout, controls, edges)) is not None:
+                new["layout"] = made
+            new = {name: value for name, value in new.items() if value != settings.get(name)}
+            if not new:
+                raise InputError(
+                    "nothing is to be changed; name another strategy, goal, weight, layout or batch column"
+                )
+            changes.change(session, new, self.author)
+        self.refreshed()
+        return new
 
     def compact(self) -> dict[str, int]:
         """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
@@ -110,89 +158,16 @@ def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
     return dict(zip(index, names, strict=True))
 
 
-def add(campaign: Changing, table: Any, sheet: str | None, skip: int) -> dict[str, int]:
-    """More candidates. Rows that are there already are skipped; with other values they are refused."""
-    read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
-    with campaign.store.writing() as session:
-        settings = campaign.settings
-        id = settings["id"]
-        there = candidates.all_ids(session.ids())
-        known = pc.index_in(read.texts(id), value_set=there)
-        old = [at for at, place in enumerate(known.to_pylist()) if place is not None]
-        columns = candidates.extended(read, settings["columns"])
-        if old:
-            before = handout.described(session, settings | {"id_kind": "text"}, known.take(pa.array(old)).to_pylist())
-            _unchanged(read, old, before, columns)
-        new = Sheet(read.table.filter(pc.is_null(known)), read.name, lines=read.numbers_of(pc.is_null(known)))
-        if new.rows:
-            first = candidates.unpack(next(session.features())[2]).schema
-            pieces = list(candidates.cut(new, id, columns, first))
-            now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
-            candidates.check_width(read.name, now["candidates"], columns)
-            changes.add(session, pieces, now, campaign.author)
-    return {"added": new.rows, "known": len(old), "candidates": campaign.refreshed()["candidates"]}
-
-
-def _unchanged(sheet: Sheet, rows: list[int], before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
+def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
     """Candidates that are there already must say what they said."""
-    for column in columns:
-        name = column["name"]
-        if column["kind"] == "ignored":
-            continue
-        now = sheet.numbers(name) if column["kind"] == "number" else sheet.texts(name).to_numpy(zero_copy_only=False)
-        for at, old in zip(rows, before[name], strict=True):
-            if now[at] != old:
+    for name, kind in ((column["name"], column["kind"]) for column in columns if column["kind"] != "ignored"):
+        now = sheet.numbers(name).tolist() if kind == "number" else sheet.texts(name).to_pylist()
+        for at, (one, old) in enumerate(zip(now, before[name], strict=True)):
+            if one != old:
                 raise InputError(
-                    f"{sheet.at(at, name)}: {shown(now[at])}, and this candidate is there with {shown(old)}; features"
+                    f"{sheet.at(at, name)}: {shown(one)}, and this candidate is there with {shown(old)}; features"
                     " of a candidate do not change: give it a new id, or leave the row out"
                 )
-
-
-def rename(campaign: Changing, old: str, new: str) -> int:
-    """Another name for a batch."""
-    old, new = (check_name("a batch", name).strip() for name in (old, new))
-    if len(new) > results.LONGEST:
-        raise InputError(f"this name has more than {results.LONGEST} characters; shorten it")
-    if old == new:
-        raise InputError(f"{old!r} is its name already; nothing was changed")
-    with campaign.store.writing() as session:
-        return changes.rename(session, old, new, campaign.author)
-
-
-def change(
-    campaign: Changing,
-    strategy: str | None,
-    batch: str | None,
-    goal: str | None,
-    weight: str | None,
-    plate: tuple[Any, Mapping[str, Any] | None, bool],
-) -> dict[str, Any]:
-    """Other settings from the next batch on; gives those that are new."""
-    with campaign.store.writing() as session:
-        settings = campaign.settings
-        new: dict[str, Any] = {}
-        if strategy is not None:
-            check_model(strategy, settings["seed"], campaign.task, ensemble_of(settings))
-            new["strategy"] = strategy
-        if batch is not None:
-            new["batch"] = _batch_column(batch, settings)
-        if goal is not None:
-            new["goal"] = check_goal(goal, campaign.task)
-        if weight is not None:
-            names = [column["name"] for column in settings["columns"]]
-            if weight not in names:
-                raise unknown("column of weights", weight, names)
-            new["weight"] = weight
-        if plate[0] == "none":
-            new["layout"] = None
-        elif (made := plates.layout_for(settings | new, *plate)) is not None:
-            new["layout"] = made
-        new = {name: value for name, value in new.items() if value != settings.get(name)}
-        if not new:
-            raise InputError("nothing is to be changed; name another strategy, goal, weight, layout or batch column")
-        changes.change(session, new, campaign.author)
-    campaign.refreshed()
-    return new
 
 
 def _batch_column(batch: str, settings: dict[str, Any]) -> str:

@@ -1,19 +1,25 @@
-"""A campaign as plain files, for whoever comes after: nothing in it needs aicau to be read."""
+"""A campaign as plain files, for whoever comes after: nothing in it needs aicau to be read.
+
+`restore` is the way back: the same campaign in a new file or database, row for row.
+"""
 
 import json
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
 from aicau import tables
 from aicau.core.errors import InputError
-from aicau.core.files import digest, write_whole
-from aicau.store import Session, Store, schema
+from aicau.core.files import digest, reason, write_whole
+from aicau.store import Session, Store, restore_store, schema
+from aicau.store.session import model_digest
 from aicau.tables import candidates
 
 FORMAT = "aicau export"
@@ -25,7 +31,7 @@ MANIFEST = "manifest.json"  # what an export wrote, with hashes: the next one re
 
 
 def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
-    """Every table as CSV, settings as JSON, every model as safetensors; `aicau.campaign.restore` reads it back."""
+    """Every table as CSV, settings as JSON, every model as safetensors; `restore` reads it back."""
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"cannot export to {folder}: it is not a folder; choose another name")
     with store.reading() as session:
@@ -43,19 +49,19 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
         structure["columns"]["candidates"] = _kinds(first)
         files: dict[str, Callable[[Path], object]] = {
             "candidates.csv": lambda path: tables.write(_candidates(session, settings["id"]), path),
-            **{f"{name}.csv": partial(_write, table) for name, table in rows.items()},
-            "settings.json": partial(_json, settings),
-            STRUCTURE: partial(_json, structure),
+            **{f"{name}.csv": partial(tables.write, [table]) for name, table in rows.items()},
+            "settings.json": _json(settings),
+            STRUCTURE: _json(structure),
         }
         for basis, round, info in session.model_texts():
             if session.model(basis) is not None:  # not dropped by compact
                 files[f"models/round-{round}-tell-{basis}.safetensors"] = partial(_tensors, session, basis)
-            files[f"models/round-{round}-tell-{basis}.json"] = partial(_text, info)
+            files[f"models/round-{round}-tell-{basis}.json"] = partial(Path.write_bytes, data=info.encode())
         if not force:
             _check_folder(folder, [*files, MANIFEST])
         for file, write in files.items():
             write_whole(folder / file, write)
-    write_whole(folder / MANIFEST, partial(_json, {FORMAT: {file: digest(folder / file) for file in files}}))
+    write_whole(folder / MANIFEST, _json({FORMAT: {file: digest(folder / file) for file in files}}))
     return [folder / file for file in (*files, MANIFEST)]
 
 
@@ -73,20 +79,12 @@ def _check_folder(folder: Path, files: list[str]) -> None:
             )
 
 
-def _json(data: dict[str, Any], path: Path) -> None:
-    path.write_text(json.dumps(data, indent=1, sort_keys=True), encoding="utf-8")
+def _json(data: dict[str, Any]) -> Callable[[Path], object]:
+    return partial(Path.write_bytes, data=json.dumps(data, indent=1, sort_keys=True).encode())
 
 
 def _kinds(table: pa.Table) -> list[tuple[str, str]]:
     return [(field.name, str(field.type)) for field in table.schema]
-
-
-def _text(text: str, path: Path) -> None:
-    path.write_bytes(text.encode())
-
-
-def _write(table: pa.Table, path: Path) -> None:
-    tables.write([table], path)
 
 
 def _tensors(session: Session, basis: int, path: Path) -> None:
@@ -135,3 +133,87 @@ def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> 
         told = columns["tell" if at < 2 else "superseded_by"].to_pylist()
         columns[name] = pa.array([None if t is None else said[t][at % 2] for t in told], pa.string())
     return pa.table({name: columns[stored] for stored, name in _names(settings).items()})
+
+
+def restore(folder: Path, url: str | Path) -> Store:
+    """A new campaign from the files of an export; those that were changed since are refused."""
+    files = _manifest(folder)
+    if STRUCTURE not in files:
+        raise InputError(f"{folder} was written by an older aicau; export the campaign again with this one")
+    try:
+        structure = json.loads((folder / STRUCTURE).read_bytes())
+        rows = {name: _read(folder / f"{name}.csv", structure["columns"][name]) for name in ROWS}
+        return restore_store(url, lambda session: _fill(session, folder, structure, rows, sorted(files)))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, pa.ArrowException) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"{folder} cannot be read as an export ({reason(error)}); export the campaign again"
+        ) from error
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    """The files of an export, each as it was written."""
+    try:
+        files: dict[str, str] = json.loads((folder / MANIFEST).read_bytes())[FORMAT]
+    except (OSError, ValueError, LookupError, TypeError):
+        raise InputError(f"{folder} is no export of a campaign; name the folder that 'aicau export' wrote") from None
+    for name, known in files.items():
+        try:
+            same = digest(folder / name) == known
+        except OSError as error:
+            raise InputError(f"{folder / name} is missing ({reason(error)}); export the campaign again") from error
+        if not same:
+            raise InputError(
+                f"{folder / name} was changed since the export; import takes only what was exported: put the file back,"
+                " and tell changed results with 'aicau tell --correct'"
+            )
+    return files
+
+
+def _read(path: Path, kinds: list[tuple[str, str]]) -> pa.Table:
+    """A table as it was written: an empty cell is a missing one, quotes with nothing inside are an empty text."""
+    types = {name: pa.type_for_alias(kind) for name, kind in kinds}
+    table = pa_csv.read_csv(
+        path,
+        pa_csv.ReadOptions(column_names=list(types), skip_rows=1, block_size=1 << 27),
+        pa_csv.ParseOptions(newlines_in_values=True),
+        pa_csv.ConvertOptions(
+            column_types=types,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            true_values=["true"],
+            false_values=["false"],
+        ),
+    )
+    return tables.unguarded(table)
+
+
+def _fill(
+    session: Session, folder: Path, structure: dict[str, Any], rows: dict[str, pa.Table], files: list[str]
+) -> None:
+    session.set_meta("settings", json.dumps(structure["settings"], sort_keys=True))
+    pool = rows["candidates"]
+    ids = pool.column(0)
+    places = zip(accumulate(structure["chunks"], initial=0), structure["chunks"], strict=False)  # of each chunk
+    session.add_chunks(candidates.chunk(ids.slice(*at), pool.slice(*at).remove_column(0)) for at in places)
+    for name in ROWS[1:]:
+        table: Any = schema.metadata.tables[name]
+        names = structure["measurements"] if name == "measurements" else {"candidate": structure["settings"]["id"]}
+        columns = []
+        for column in table.columns:
+            own = names.get(column.name, column.name)
+            found = pa.nulls(rows[name].num_rows) if column.nullable else pa.array([""] * rows[name].num_rows)
+            found = rows[name].column(own) if own in rows[name].column_names else found
+            if column.name == "candidate":
+                found = pc.index_in(found, value_set=ids.combine_chunks())
+            columns.append(found.to_pylist())
+        session.insert(table, list(zip(*columns, strict=True)))
+    for name in files:
+        if name.startswith("models/") and name.endswith(".json"):
+            info = (folder / name).read_bytes().decode()
+            weights = folder / name.replace(".json", ".safetensors")
+            tensors = weights.read_bytes() if name.replace(".json", ".safetensors") in files else b""
+            round, basis = (int(part) for part in Path(name).stem.removeprefix("round-").split("-tell-"))
+            session.insert(schema.models, [(basis, round, tensors, info, model_digest(tensors, info))])

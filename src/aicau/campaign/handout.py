@@ -1,7 +1,7 @@
 """What a campaign hands out, made from the rows of its store: batches, predictions, counts."""
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
@@ -91,56 +91,43 @@ def predictions(
     engine: Engine = HERE,
 ) -> Iterator[pa.Table]:
     """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
-    parts = (
-        [(ids, features if details else b"") for _, ids, features in session.features()]
-        if details
-        else [(ids, b"") for ids in session.ids()]
-    )
-    measured = _measured(session, settings) if details else {}
+    parts = [part[1:] for part in session.features()] if details else [(ids, b"") for ids in session.ids()]
     ends = np.cumsum([0, *session.sizes()]).tolist()
     said = engine.over(model.columns, pairwise(ends))
-    return _stream(said, parts, settings, measured, details, prefix)
+    return _stream(said, parts, settings, _measured(session, settings) if details else None, prefix)
 
 
 def _stream(
     predicted: Iterator[dict[str, Any]],
-    parts: Sequence[tuple[bytes, bytes]],
+    parts: Sequence[tuple[bytes, bytes]],  # ids and columns
     settings: dict[str, Any],
-    measured: Any,
-    details: bool,
+    measured: dict[int, tuple[Any, int]] | None,  # where no details are wanted
     prefix: str,
 ) -> Iterator[pa.Table]:
     start, id = 0, settings["id"]
     for (ids, features), said in zip(parts, predicted, strict=True):
         own = {id: candidates.ids_of(ids, settings)}
-        index = np.arange(start, start + len(own[id]))
-        if details:
+        if measured is not None:
             table = candidates.unpack(features)
-            ignored = [c["name"] for c in settings["columns"] if c["kind"] == "ignored"]
-            own |= {name: table.column(name) for name in ignored}
-            values = [measured.get(at, (None, 0)) for at in index.tolist()]
+            own |= {c["name"]: table.column(c["name"]) for c in settings["columns"] if c["kind"] == "ignored"}
+            values, counts = zip(*(measured.get(start + at, (None, 0)) for at in range(len(own[id]))), strict=True)
             kind = pa.string() if task_of(settings) == "classification" else pa.float64()
-            said |= {
-                "measured": pa.array([value for value, _ in values], kind),
-                "measured_n": pa.array([count for _, count in values], pa.int64()),
-            }
+            said |= {"measured": pa.array(values, kind), "measured_n": pa.array(counts, pa.int64())}
         said = {f"{prefix}{name}": column for name, column in said.items()}
         yield pa.table(own | {f"aicau_{k}" if k in own else k: pa.array(v) for k, v in said.items()})
-        start += len(index)
+        start += len(own[id])
 
 
 def _measured(session: Session, settings: dict[str, Any]) -> dict[int, tuple[Any, int]]:
     """Mean (or most frequent label) and number of the current measurements of each candidate."""
-    found: dict[int, Any] = {}
+    found = defaultdict[int, Counter[Any]](Counter)
     for row in session.measurements():
         if row.status == "ok":
-            count = found.setdefault(row.candidate, Counter())
-            count[row.value if row.label is None else row.label] += row.repeats
+            found[row.candidate][row.value if row.label is None else row.label] += row.repeats
     if task_of(settings) == "classification":
         return {c: (min(some, key=lambda name: (-some[name], name)), some.total()) for c, some in found.items()}
-    return {
-        c: (math.fsum(value * n for value, n in some.items()) / some.total(), some.total()) for c, some in found.items()
-    }
+    sums = {c: math.fsum(value * n for value, n in some.items()) for c, some in found.items()}
+    return {c: (sums[c] / some.total(), some.total()) for c, some in found.items()}
 
 
 def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
@@ -201,12 +188,8 @@ def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
     found = look(session, settings, task_of(settings))
     if found.rounds.empty:
         return None
-    now = found.rounds[COLUMNS].iloc[-1].to_dict()
-    return (
-        {name: int(now[name]) for name in COLUMNS[:2]}
-        | {k: float(now[k]) for k in COLUMNS[2:]}
-        | {"advice": found.advice}
-    )
+    now = found.rounds[COLUMNS].iloc[-1]
+    return {k: int(now[k]) if k in COLUMNS[:2] else float(now[k]) for k in COLUMNS} | {"advice": found.advice}
 
 
 def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
@@ -226,60 +209,3 @@ def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
             " --correct'; is it right? say so with 'aicau confirm'"
         )
     return words
-
-
-def batches(session: Session) -> pd.DataFrame:
-    """One row for each ask."""
-    said = {row.reference: row for row in session.table(schema.events) if row.kind == "ask"}
-    states: dict[int, Counter[str]] = {}
-    for row in session.proposals():
-        states.setdefault(row.ask, Counter())[row.status] += 1
-    rows = [
-        {
-            "batch": row.id,
-            "time": said[row.id].time,
-            "author": said[row.id].author,
-            "round": row.round,
-            "request": row.request,
-            "strategy": row.strategy,
-            "points": row.size,
-            **{state: states[row.id][state] for state in (PENDING, COMPLETED, FAILED, ABANDONED)},
-        }
-        for row in session.table(schema.asks)
-    ]
-    columns = ["batch", "time", "author", "round", "request", "strategy", "points"]
-    return pd.DataFrame(rows, columns=[*columns, PENDING, COMPLETED, FAILED, ABANDONED])
-
-
-def measurements(session: Session, settings: dict[str, Any], current: bool) -> pd.DataFrame:
-    """What was told, with the campaign's own column names."""
-    rows = session.measurements(current)
-    numbers = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
-    id, batch = settings["id"], settings["batch"]
-    found = described(session, settings, [row.candidate for row in rows])[[id]]
-    label = task_of(settings) == "classification"
-    for target in targets_of(settings):
-        found[target] = [(r.label if label else r.value) if r.target in ("", target) else None for r in rows]
-    if "targets" in settings:
-        found = found if label else found.astype(dict.fromkeys(targets_of(settings), "float64"))
-        found["target"] = [row.target for row in rows]
-    if batch is not None:
-        found[batch] = [row.batch for row in rows]
-    found["replicate"] = pd.array([row.replicate for row in rows], dtype="Int64")
-    found["status"] = [row.status for row in rows]
-    found["sem"] = pd.array([row.sem for row in rows], dtype="Float64")
-    found["count"] = [row.repeats for row in rows]
-    found["tell"] = [row.tell for row in rows]
-    found["time"] = [numbers[row.tell].time for row in rows]
-    found["author"] = [numbers[row.tell].author for row in rows]
-    if not current:
-        found["superseded_by"] = pd.array([row.superseded_by for row in rows], dtype="Int64")
-    return found
-
-
-def last(session: Session, settings: dict[str, Any]) -> tuple[pd.DataFrame | None, list[str], int | None]:
-    """The last batch, the state of each of its points, and its round."""
-    row = session.last_ask()
-    if row is None:
-        return None, [], None
-    return batch(session, settings, row.id), [one.status for one in session.proposals(row.id)], row.round

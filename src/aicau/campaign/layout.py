@@ -40,14 +40,7 @@ def place(well: Any) -> tuple[int, int]:
 
 
 def name(row: int, column: int) -> str:
-    """A1 is A01, so that wells sort as they stand.
-
-    Examples
-    --------
-    >>> from aicau.campaign.layout import name, place
-    >>> name(*place("b7"))
-    'B07'
-    """
+    """A1 is A01, so that wells sort as they stand."""
     letters = chr(65 + row) if row < 26 else chr(64 + row // 26) + chr(65 + row % 26)
     return f"{letters}{column + 1:02d}"
 
@@ -63,13 +56,6 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
         How many wells each control has, or which: {"DMSO": 8, "blank": ["A01", "H12"]}.
     edges : bool
         False leaves the outermost wells empty; a control may still name them.
-
-    Examples
-    --------
-    >>> from aicau.campaign.layout import make
-    >>> found = make(96, {"DMSO": 4}, edges=False)
-    >>> found["controls"]["DMSO"], len(found["wells"])
-    (['C04', 'C09', 'F04', 'F09'], 56)
     """
     places = _places(plate)
     size = tuple(int(end) + 1 for end in np.max(places, 0))
@@ -160,21 +146,16 @@ def centres(wells: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int
     return [wells[at] for at in found[1]]
 
 
-def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]) -> list[str]:
-    """The well of every point of a batch; equal numbers are replicates.
+def check_fits(layout: Mapping[str, Any] | None, n: int) -> None:
+    """A batch stands on one plate."""
+    if layout and n > (free := len(layout["wells"])):
+        raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
 
-    Examples
-    --------
-    >>> from aicau.campaign.layout import assign, make
-    >>> assign(make(96), [5, 5, 9], [0, 1])
-    ['A03', 'D06', 'C03']
-    """
+
+def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]) -> list[str]:
+    """The well of every point of a batch; equal numbers are replicates."""
+    check_fits(layout, len(points))
     free = [place(well) for well in layout["wells"]]
-    if len(points) > len(free):
-        raise InputError(
-            f"{len(points)} points do not fit on a plate with {len(free)} free wells; ask for {len(free)} at most,"
-            " once for each plate"
-        )
     rng = np.random.default_rng([abs(part) for part in seed])
     used = rng.permutation(len(free))[: len(points)]
     at = np.asarray(free, dtype=float)[used]

@@ -1,6 +1,7 @@
 """What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
@@ -12,10 +13,13 @@ import pandas as pd
 from aicau.campaign import handout, plates
 from aicau.campaign.setup import strategy_of, targets_of, task_of
 from aicau.core.errors import InputError
-from aicau.store import PENDING, Check, Moment, Session, Store, examine, schema
+from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Check, Moment, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
+
+STATES = [PENDING, COMPLETED, FAILED, ABANDONED]
+LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details that the history leaves out
 
 
 class Looking:
@@ -67,12 +71,22 @@ class Looking:
     def batches(self) -> pd.DataFrame:
         """Every batch that was asked for: number, time, author, round, request, and the states of its points."""
         with self.store.reading() as session:
-            return handout.batches(session)
+            said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind == "ask"}
+            states = Counter((row.ask, row.status) for row in session.proposals())
+            rows = [
+                (a.id, *said[a.id], a.round, a.request, a.strategy, a.size, *(states[a.id, one] for one in STATES))
+                for a in session.table(schema.asks)
+            ]
+        names = ["batch", "time", "author", "round", "request", "strategy", "points", *STATES]
+        return pd.DataFrame(rows, columns=names)
 
     def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
-            return handout.last(session, self.settings)
+            if (row := session.last_ask()) is None:
+                return None, [], None
+            states = [one.status for one in session.proposals(row.id)]
+            return handout.batch(session, self.settings, row.id), states, row.round
 
     def describe(self, index: Sequence[int]) -> pd.DataFrame:
         """Ids and columns of some candidates, by their place in the table of candidates."""
@@ -122,12 +136,35 @@ class Looking:
         """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`
         also rows that were replaced or taken back, and by which tell."""
         with self.store.reading() as session:
-            return handout.measurements(session, self.settings, current)
+            rows = session.measurements(current)
+            said = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
+            found = handout.described(session, self.settings, [row.candidate for row in rows])[[self.settings["id"]]]
+        table = pd.DataFrame(rows, columns=schema.measurements.columns.keys())
+        result = table.label if self.task == "classification" else table.value.astype("float64")
+        if len(self.targets) == 1:
+            found[self.settings["target"]] = result
+        else:
+            for target in self.targets:
+                found[target] = result.where(table.target == target, None)
+            found["target"] = table.target
+        if self.settings["batch"] is not None:
+            found[self.settings["batch"]] = table.batch
+        found["replicate"] = table.replicate.astype("Int64")
+        found["status"] = table.status
+        found["sem"] = table["sem"].astype("Float64")
+        found["count"] = table.repeats
+        found["tell"] = table.tell
+        found["time"] = [said[tell].time for tell in table.tell]
+        found["author"] = [said[tell].author for tell in table.tell]
+        return found if current else found.assign(superseded_by=table.superseded_by.astype("Int64"))
 
     def history(self) -> pd.DataFrame:
         """All that happened: time, author, what, the number of the ask or tell, and details."""
         with self.store.reading() as session:
-            return _history(session)
+            rows = session.table(schema.events)
+        found = pd.DataFrame(rows, columns=schema.events.columns.keys()).rename(columns={"kind": "what"})
+        numbers = found.reference.astype("Int64")
+        return found[["time", "author", "what"]].assign(number=numbers, detail=[_brief(row.detail) for row in rows])
 
     def __repr__(self) -> str:
         found = self.status()
@@ -149,29 +186,13 @@ def _html(where: str, found: dict[str, Any]) -> str:
     return f"<table>{''.join(cells)}</table>"
 
 
-def _history(session: Session) -> pd.DataFrame:
-    """One row for each thing that happened."""
-    rows = session.table(schema.events)
-    found = {name: [getattr(row, name) for row in rows] for name in ("time", "author", "kind")}
-    words = []
-    for row in rows:
-        detail = json.loads(row.detail)
-        shortened = {
-            k: detail[k]
-            for k in detail
-            if k not in ("answered", "answers", "candidates", "confirmed", "suspects", "settings")
-        }
-        shortened |= {k: v for k, v in detail.get("settings", {}).items() if k != "columns"}
-        if layout := shortened.get("layout"):
-            shortened["layout"] = f"{layout['rows']} x {layout['columns']}"
-        words.append(", ".join(f"{k} {_brief(v)}" for k, v in shortened.items() if v not in (None, "", [])))
-    return pd.DataFrame(
-        {**found, "number": pd.array([row.reference for row in rows], dtype="Int64"), "detail": words}
-    ).rename(columns={"kind": "what"})
-
-
-def _brief(value: Any) -> Any:
-    """A list as words; how many there are, where each is a list itself (values of controls)."""
-    if not isinstance(value, list):
-        return value
-    return len(value) if isinstance(value[0], list) else " ".join(map(str, value))
+def _brief(text: str) -> str:
+    """The detail of an event in words, without what is long."""
+    detail = json.loads(text)
+    detail |= {k: v for k, v in detail.pop("settings", {}).items() if k != "columns"}
+    if layout := detail.get("layout"):
+        detail["layout"] = f"{layout['rows']} x {layout['columns']}"
+    for name, value in detail.items():
+        if isinstance(value, list) and value:  # of lists (values of controls): how many there are
+            detail[name] = len(value) if isinstance(value[0], list) else " ".join(map(str, value))
+    return ", ".join(f"{k} {v}" for k, v in detail.items() if k not in LONG and v not in (None, "", []))

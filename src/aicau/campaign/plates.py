@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from aicau.campaign.choice import Pick
 
 KIND = "controls"
+check_fits = wells.check_fits
 
 
 class Control(NamedTuple):
@@ -36,10 +38,11 @@ class Control(NamedTuple):
     target: str = ""  # which, in a campaign with several
 
 
-def column(sheet: Sheet, name: str | None) -> str | None:
-    """As the sheet calls it: case and blanks around do not count."""
-    same = [one for one in sheet.table.column_names if name and one.strip().casefold() == name.strip().casefold()]
-    return same[0] if same else None
+def _texts(sheet: Sheet, column: str | None, empty: bool = True) -> list[str]:
+    """Text without blanks around; nothing of a column that is not there."""
+    if column is None:
+        return [""] * sheet.rows
+    return list(pc.utf8_trim_whitespace(sheet.texts(column, empty)).to_pylist())
 
 
 def layouts(session: Session) -> dict[int, dict[str, Any]]:
@@ -60,43 +63,25 @@ def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[She
     known = {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
     if not every and not settings.get("layout"):
         return sheet, []
-    id, well = column(sheet, settings["id"]), column(sheet, "well")
-    texts = [] if well is None else sheet.texts(well, empty=True).to_pylist()
+    id, well = sheet.called(settings["id"]), sheet.called("well")
     if id is None and well is not None:
-        names = _by_well(sheet, settings, session, texts, well, every)
-        sheet = replace(sheet, table=sheet.table.append_column(settings["id"], pa.array(names, pa.string())))
         id = settings["id"]
+        names = _by_well(sheet, settings, session, well, every)
+        sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
     if id is None:
         return sheet, []
-    found = [str(one).strip() for one in sheet.texts(id, empty=True).to_pylist()]
-    mine = np.array([one in known for one in found], dtype=bool)
-    if not mine.any():
-        return sheet, []
-    rows = np.flatnonzero(~mine)
-    own = replace(sheet, table=sheet.table.filter(pa.array(mine)), lines=_lines(sheet, np.flatnonzero(mine)))
-    rest = replace(sheet, table=sheet.table.filter(pa.array(~mine)), lines=_lines(sheet, rows))
-    return rest, _controls(own, settings, [found[at] for at in np.flatnonzero(mine)], well)
+    mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
+    return (sheet.where(~mine), _controls(sheet.where(mine), settings, id)) if mine.any() else (sheet, [])
 
 
-def _lines(sheet: Sheet, rows: Any) -> Any:
-    return np.array([sheet.row(int(at)) for at in rows], dtype=np.int64)
-
-
-def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well: str | None) -> list[Control]:
-    batch, status = column(sheet, settings["batch"]), column(sheet, "status")
-    several = targets_of(settings)
-    there = {one: name for one in several if (name := column(sheet, one)) is not None}
+def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
+    batch, several = sheet.called(settings["batch"]), targets_of(settings)
+    there = {one: name for one in several if (name := sheet.called(one)) is not None}
     if batch is None or not there:
         missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
-    said = (
-        [""] * sheet.rows
-        if status is None
-        else [str(one).strip().lower() for one in sheet.texts(status, True).to_pylist()]
-    )
-    bad = np.array([one == "failed" for one in said], dtype=bool)
-    plate = [str(one).strip() for one in sheet.texts(batch).to_pylist()]
-    texts = [""] * sheet.rows if well is None else sheet.texts(well, empty=True).to_pylist()
+    bad = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
+    names, texts, plate = _texts(sheet, id), _texts(sheet, sheet.called("well")), _texts(sheet, batch, empty=False)
     found = []
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
@@ -111,18 +96,12 @@ def _controls(sheet: Sheet, settings: dict[str, Any], names: Sequence[str], well
 
 
 def _by_well(
-    sheet: Sheet,
-    settings: dict[str, Any],
-    session: Session,
-    texts: Sequence[Any],
-    well: str,
-    every: dict[int, dict[str, Any]],
+    sheet: Sheet, settings: dict[str, Any], session: Session, well: str, every: dict[int, dict[str, Any]]
 ) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
     from aicau.campaign.handout import described
 
-    batch = column(sheet, settings["batch"])
-    plates = [""] * sheet.rows if batch is None else [str(one).strip() for one in sheet.texts(batch).to_pylist()]
+    plates, texts = _texts(sheet, sheet.called(settings["batch"]), empty=False), _texts(sheet, well)
     where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
     places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
     pending: set[int] = set()
@@ -182,12 +161,9 @@ def tell(
     distinct: Collection[str] = (),
 ) -> dict[str, Any]:
     """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
-    waiting = session.count(schema.proposals, status=PENDING)
-    told = asdict(
-        add_tell(session, rows, digest, correct, author, source, distinct)
-        if rows or not controls
-        else Told(0, 0, pending=waiting)
-    )
+    told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
+    if rows or not controls:
+        told = asdict(add_tell(session, rows, digest, correct, author, source, distinct))
     known = set(kept(session))
     new = [one for one in controls if one not in known]
     if new:
@@ -215,12 +191,6 @@ def layout_for(
     if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
         raise InputError("the candidates have a column 'well', which a layout fills; rename it")
     return wells.make(plate, controls, edges)
-
-
-def check_fits(layout: dict[str, Any] | None, n: int) -> None:
-    """A batch stands on one plate."""
-    if layout and n > (free := len(layout["wells"])):
-        raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
 
 
 def placed(layout: dict[str, Any] | None, picks: Sequence["Pick"], seed: int, ask: int) -> Sequence["Pick"]:
@@ -252,21 +222,18 @@ def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
     asked = [(row, well) for row, well in asked if well is not None]
     ids = described(session, settings, [row.candidate for row, _ in asked])[settings["id"]].astype(str)
     basis = {row.id: row.basis for row in session.table(schema.asks)}
-    rows = []
+    rows: list[tuple[Any, ...]] = []
+    on: dict[int, str | None] = {}  # the plate of a batch, once something was told of it
     for (row, well), id in zip(asked, ids, strict=True):
         own = [one for one in told[row.candidate] if one.tell > basis[row.ask]]
         good = [one.label or one.value for one in own if one.status == "ok"]
         value = np.mean(good) if good and not isinstance(good[0], str) else good[0] if good else None
-        rows.append((row.ask, next((one.batch for one in own), None), well, id, row.status, value, row.why))
+        plate = next((one.batch for one in own), None)
+        on[row.ask] = on.get(row.ask) or plate
+        rows.append((row.ask, plate, well, id, row.status, value, row.why))
+    every, controls = layouts(session), {(one.plate, one.well): one.value for one in kept(session)}
+    for ask, plate in on.items():
+        places = [(name, well) for name, own in every[ask]["controls"].items() for well in own]
+        rows += [(ask, plate, at, name, "control", controls.get((plate or "", at)), "control") for name, at in places]
     table = pd.DataFrame(rows, columns=["ask", "plate", "well", "id", "state", "measured", "reason"])
-    every = layouts(session)
-    controls: dict[tuple[Any, str], float] = {(one.plate, one.well): one.value for one in kept(session)}
-    extra = [
-        (ask, plate, well, name, "control", controls.get((plate, well)), "control")
-        for ask, some in table.groupby("ask")
-        for plate in [some.plate.dropna().iloc[0] if some.plate.notna().any() else None]
-        for name, own in every[int(str(ask))]["controls"].items()
-        for well in own
-    ]
-    more = pd.DataFrame(extra, columns=list(table)) if extra else table.iloc[:0]
-    return pd.concat([table, more]).sort_values(["ask", "well"], kind="stable", ignore_index=True) if extra else table
+    return table.sort_values(["ask", "well"], kind="stable", ignore_index=True) if len(rows) > len(asked) else table

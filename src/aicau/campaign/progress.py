@@ -35,34 +35,10 @@ GRID = np.linspace(-3, 3, 241)
 LITTLE, ENOUGH, FEW = 0.1, 0.03, 5  # R² that is nothing; gain not worth a batch; points too few to judge
 ENOUGH_HELD = 20  # measurements of new candidates that show whether anything was learned
 POWER, TRUST = 0.35, 2.0  # of errors by measurements before any were seen, and how firmly
-COLUMNS = [
-    "round",
-    "measurements",
-    "error",
-    "low",
-    "high",
-    "mean_only",
-    "noise",
-    "r2",
-    "new_error",
-    "new_low",
-    "new_high",
-]
-COLUMNS += ["gain"]
-HELD = [
-    "basis",
-    "tell",
-    "round",
-    "candidate",
-    "batch",
-    "predicted",
-    "low",
-    "high",
-    "measured",
-    "loss",
-    "unknown",
-    "noise",
-]
+COLUMNS = ["round", "measurements", "error", "low", "high", "mean_only", "noise", "r2"]
+COLUMNS += ["new_error", "new_low", "new_high", "gain"]
+HELD = ["basis", "tell", "round", "candidate", "batch", "predicted", "low", "high", "measured"]
+HELD += ["loss", "unknown", "noise"]
 
 
 @dataclass(frozen=True)
@@ -76,16 +52,7 @@ class Progress:
 
 
 def factor(loss: Any, unknown: Any, noise: Any, age: Any = 0) -> tuple[float, float]:  # (k,) each
-    """c and the standard deviation of ln c, from errors of mean c·unknown + noise; `age` counts batches since.
-
-    Examples
-    --------
-    >>> from aicau.campaign.progress import factor
-    >>> [round(part, 2) for part in factor([4.0] * 200, [1.0] * 200, [0.0] * 200)]
-    [3.66, 0.13]
-    >>> factor([], [], [])
-    (1.0, 0.5)
-    """
+    """c and the standard deviation of ln c, from errors of mean c·unknown + noise; `age` counts batches since."""
     loss, unknown, noise = (np.asarray(part, dtype=float) for part in (loss, unknown, noise))
     if not len(loss):
         return 1.0, PRIOR
@@ -130,12 +97,8 @@ def over_pool(figures: dict[str, Any], held: pd.DataFrame, root: bool, plates: i
     half = float(np.exp(Z * np.hypot(doubt, DOUBT)))
     local, own = error - common, noise - mistaken
     found = {"error": error, "low": local / half + LEAST * common, "high": local * half + MOST * common}
-    found |= {
-        "new_error": error + own,
-        "new_low": (local + own) / half,
-        "new_high": (local + own) * half + MOST * common,
-    }
-    found |= {"mean_only": spread, "noise": own}
+    found |= {"new_error": error + own, "new_low": (local + own) / half}
+    found |= {"new_high": (local + own) * half + MOST * common, "mean_only": spread, "noise": own}
     found = {name: float(value) ** 0.5 if root else float(value) for name, value in found.items()}
     return found | {"r2": 1 - error / spread, "factor": c, "common": common}
 
@@ -144,26 +107,15 @@ def explained(held: pd.DataFrame) -> float:
     """R² of what was predicted of new candidates, within their batches; of the last three models where that is more.
 
     NaN where too little was held out to tell.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from aicau.campaign.progress import explained
-    >>> y = pd.Series(range(20), dtype=float)
-    >>> explained(pd.DataFrame({"basis": 1, "batch": "a", "measured": y, "error": y - 9.5}))
-    0.0
     """
     by = held.groupby(["basis", "batch"])
-    some = held.assign(e=by.error.transform(_centre) ** 2, y=by.measured.transform(_centre) ** 2)
+    some = held[["error", "measured"]]
+    some = ((some - by[["error", "measured"]].transform("mean")) ** 2).assign(basis=held.basis)
     some = some[by.error.transform("size") > 1]
     if len(some) < ENOUGH_HELD:
         return float("nan")
-    sums = some.groupby("basis")[["e", "y"]].sum()
-    return max(float(1 - part.e.sum() / max(part.y.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
-
-
-def _centre(values: "pd.Series[float]") -> "pd.Series[float]":
-    return values - values.mean()
+    sums = some.groupby("basis").sum()
+    return max(float(1 - part.error.sum() / max(part.measured.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
 
 
 def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
@@ -195,9 +147,8 @@ def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
         rows.append(found | {"points": own["points"]})
     table = pd.DataFrame(rows, columns=[*COLUMNS, "held_out", "held_out_centred", "held_r2", "points", "common"])
     shifts = {str(name): float(some.error.mean()) for name, some in held.groupby("batch", sort=False)} if root else {}
-    return Progress(
-        table.drop(columns=["points", "common"]), held.reset_index(drop=True), shifts, advice(table, called(settings))
-    )
+    rounds, words = table.drop(columns=["points", "common"]), advice(table, called(settings))
+    return Progress(rounds, held.reset_index(drop=True), shifts, words)
 
 
 def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
@@ -245,12 +196,6 @@ def gain(measurements: Any, local: Any, common: float, shared: float) -> float: 
 
     What a model states of its own error (`local`) falls about as a power of the measurements: that of the rounds so
     far, shrunk to `POWER` for the root of it. What plates share falls as their number grows.
-
-    Examples
-    --------
-    >>> from aicau.campaign.progress import gain
-    >>> round(gain([10, 20], [1.0, 0.5], 0.0, 0.0), 2)
-    0.14
     """
     rows, stated = np.asarray(measurements, dtype=float), np.maximum(np.asarray(local, dtype=float), 1e-300)
     moved = np.log(rows) - np.log(rows).mean()

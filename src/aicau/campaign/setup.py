@@ -3,6 +3,7 @@
 import getpass
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,69 +25,49 @@ if TYPE_CHECKING:
 
 LONGEST = 200  # characters of a name
 COMBINED, ALONE = "combined", "paper"  # what a campaign predicts with: all models together, or the networks alone
-REMOVED = {
-    "joint": "gain",
-    "rehearsed": "gain",
-    "conditional": "spread",
-    "power": "spread",
-    "slope": "difference",
-}  # and what serves
+REMOVED = {"joint": "gain", "rehearsed": "gain", "conditional": "spread", "power": "spread"}  # and what serves
+REMOVED |= {"slope": "difference"}
 
 
-def settings_for(
+def columns_for(
     sheet: Sheet,  # the pool
+    id: str,
     target: str | Sequence[str],
     batch: str | None,
-    strategy: str | None,
-    seed: int,
-    id: str,
     ignore: Sequence[str],
-    task: str,
-    ensemble: str,
-    goal: str,
     weight: str | None,
-    cost: str | None = None,
-    shares: Mapping[str, float] | None = None,
+    cost: str | None,
 ) -> dict[str, Any]:
-    """The settings of a new campaign; what cannot be meant is said before anything is made."""
+    """The settings of a new campaign that are about columns; invalid ones are refused before anything is made."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
-    targets = [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
-    roles = [("id", id), *(("target", one) for one in targets), *([] if batch is None else [("batch", batch)])]
+    roles = [("id", id), *(("target", one) for one in _several(target)), *([] if batch is None else [("batch", batch)])]
     for role, name in roles:
         text = check_name(f"the {role} column", name).strip()
         if text.casefold() in candidates.RESERVED:
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
-    sheet.array(id)
+    whole = pa.types.is_integer(sheet.array(id).type)
     if weight is not None:
         check_weights(sheet.numbers(weight), weight)
-        ignore = [*ignore, weight]
-    if cost is not None and cost not in ignore:
-        ignore = [*ignore, cost]
-    targets, batch = [one.strip() for one in targets], None if batch is None else batch.strip()
-    if batch is not None and batch.casefold() in [one.casefold() for one in targets]:
+    if cost is not None:
+        sheet.refuse(cost, sheet.numbers(cost) <= 0, "a cost is a number above 0")
+    batch = None if batch is None else batch.strip()
+    if batch is not None and batch.casefold() in [one.strip().casefold() for one in _several(target)]:
         raise InputError(f"target and batch are both called {batch!r}; each needs a column of its own")
-    several = check_targets(targets, shares, goal)
-    return several | {
-        "id": id,
-        "target": targets[0],
-        "batch": batch,
-        "strategy": strategy or "default",
-        "seed": seed,
-        "task": task,
-        "ensemble": ensemble,
-        "goal": goal,
-        "weight": weight,
-        "columns": candidates.describe(sheet, id, ignore),
-        "candidates": sheet.rows,
-        "id_kind": "integer" if pa.types.is_integer(sheet.array(id).type) else "text",
-    }
+    columns = candidates.describe(sheet, id, [*ignore, *filter(None, [weight, cost])])
+    found = {"id": id, "batch": batch, "columns": columns, "candidates": sheet.rows}
+    return found | {"id_kind": "integer" if whole else "text"} | ({} if cost is None else {"cost": cost})
 
 
-def check_targets(names: Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
-    """What is kept of several targets: their names, and how much each counts."""
+def _several(target: str | Sequence[str]) -> list[str]:
+    return [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
+
+
+def check_targets(target: str | Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
+    """What is kept of one target or several: their names, and how much each counts."""
+    names = [name.strip() for name in _several(target)]
     if not names:
         raise InputError("a campaign needs a target: what the column of results will be called")
     if double := [name for at, name in enumerate(names) if folded(name) in map(folded, names[:at])]:
@@ -99,11 +80,13 @@ def check_targets(names: Sequence[str], shares: Mapping[str, float] | None, goal
             raise InputError(f"a weight is for one of several targets; {name!r} is none of them")
         if not isinstance(share, int | float | np.number) or not np.isfinite(share) or share <= 0:
             raise InputError(f"the weight of a target is a number above 0; {name!r} has {shown(share)}")
-    if len(names) > 1 and ":" in goal:
+    if len(names) == 1:
+        return {"target": names[0]}
+    if ":" in goal:
         raise InputError(
             f"goal {goal!r} has a threshold of one target, and there are {len(names)}; use map, max or min"
         )
-    return {"targets": [[name, float(given.get(name, 1.0))] for name in names]} if len(names) > 1 else {}
+    return {"target": names[0], "targets": [[name, float(given.get(name, 1.0))] for name in names]}
 
 
 def check_name(what: str, name: Any) -> str:
@@ -180,17 +163,23 @@ def check_goal(goal: Any, task: str) -> str:
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
-    from aicau.campaign.choice import try_out
-
     check_name("the task", task)
     check_name("the ensemble", ensemble)
     task = results.check_task(task)
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
-    try_out(parse_strategy("default" if strategy is None else strategy, task), task)
+    _try_out("default" if strategy is None else str(strategy), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
     return task
+
+
+@lru_cache(maxsize=64)
+def _try_out(strategy: str, task: str) -> None:
+    """What worked once in this process works."""
+    from aicau.campaign.choice import try_out
+
+    try_out(parse_strategy(strategy, task), task)
 
 
 def parse_strategy(text: str, task: str) -> "Strategy":
@@ -241,26 +230,12 @@ def check_scale(scale: str | None, task: str) -> str:
 
 def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], controls: Sequence[Any]) -> None:
     """A logarithm needs positive values."""
-    if not is_log(settings):
-        return
-    target = settings["target"]
-    for value, where in [
-        *((r.value, f"row {r.line}") for r in rows),
-        *((c.value, f"control {c.name}") for c in controls),
-    ]:
+    values = [(r.value, f"row {r.line}") for r in rows] + [(c.value, f"control {c.name}") for c in controls]
+    for value, where in values if is_log(settings) else ():
         if value is not None and value <= 0:
             words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
-            raise InputError(f"{file}, {where}: {target} is {value:g}, and --scale log needs positive values; {words}")
-
-
-def add_cost(settings: dict[str, Any], sheet: Sheet, cost: str | None) -> None:
-    """The column of what a measurement costs: kept, and no feature."""
-    if cost is None:
-        return
-    if (sheet.numbers(cost) <= 0).any():
-        row = int(np.argmax(sheet.numbers(cost) <= 0))
-        raise InputError(f"{sheet.at(row, cost)}: a cost is a number above 0")
-    settings["cost"] = cost
+            what = f"{settings['target']} is {value:g}"
+            raise InputError(f"{file}, {where}: {what}, and --scale log needs positive values; {words}")
 
 
 def check_budget(models: "Models", settings: dict[str, Any], budget: Any) -> "Tensor":  # (n,)

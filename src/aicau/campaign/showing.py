@@ -34,19 +34,11 @@ class Showing(Looking):
 
     def predictions(self, details: bool = False, engine: Engine = HERE) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        if len(self.targets) > 1:
-            return self._together(details, engine)
-        model = self.models.current()
-        with self.store.reading() as session:
-            return handout.predictions(session, model, self.settings, details, engine=engine)
-
-    def _together(self, details: bool, engine: Engine) -> Iterator[pa.Table]:
-        """Predictions of several targets side by side."""
         streams = []
         for view in self.views():
             model = view.models.current()
             with view.store.reading() as session:
-                name = f"{view.settings['target']}_"
+                name = f"{view.settings['target']}_" if len(self.targets) > 1 else ""
                 streams.append(handout.predictions(session, model, view.settings, details, name, engine))
         for parts in zip(*streams, strict=True):
             yield pa.table({name: part.column(name) for part in parts for name in part.column_names})

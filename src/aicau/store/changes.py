@@ -5,7 +5,7 @@ again: `add`, `change`, `rename`, `untell`. `exclude` and `include` only say wha
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -15,7 +15,7 @@ from sqlalchemy import Row, func, select
 from aicau.core.errors import InputError, shown
 from aicau.store import identity
 from aicau.store.identity import Measurement
-from aicau.store.schema import chunks, events
+from aicau.store.schema import events
 from aicau.store.session import ABANDONED, PENDING, Session
 
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
@@ -49,11 +49,12 @@ def void(session: Session) -> set[int]:
 
 def answers(session: Session) -> dict[tuple[int, int], dict[str, str]]:
     """What was told of each proposed point (ask, position), target by target; nothing where there is one target."""
-    found: dict[tuple[int, int], dict[str, str]] = {}
-    gone = void(session) if len(session.targets) > 1 else set()
-    for row, detail in changes(session, "tell") if len(session.targets) > 1 else ():
-        for ask, position, target, status in () if row.reference in gone else detail.get("answers", ()):
-            found.setdefault((ask, position), {})[target] = status
+    found = defaultdict[tuple[int, int], dict[str, str]](dict)
+    if len(session.targets) > 1:
+        gone = void(session)
+        told = (detail for row, detail in changes(session, "tell") if row.reference not in gone)
+        for ask, position, target, status in (one for detail in told for one in detail.get("answers", ())):
+            found[ask, position][target] = status
     return found
 
 
@@ -86,16 +87,34 @@ def barred(session: Session, measured: Iterable[int]) -> dict[int, str]:
     return found
 
 
+def abandon(session: Session, candidates: dict[int, str], author: str) -> int:
+    """Pending proposals of these candidates are given up; all of them or none."""
+    pending = set(session.candidates(PENDING))
+    known = pending.union(session.candidates(ABANDONED))
+    for candidate, name in candidates.items():
+        if candidate not in known:
+            raise InputError(f"{shown(name)} is not pending, so there is nothing to abandon; nothing was changed")
+    return _give_up(session, "abandon", candidates, author) if pending & set(candidates) else 0
+
+
 def exclude(session: Session, candidates: dict[int, str], reason: str, author: str) -> tuple[int, int]:
     """Candidates that are not proposed any more: how many, and how many pending points were given up with them."""
     already = barred(session, ())
     new = {c: name for c, name in candidates.items() if not already.get(c, "").startswith("excluded")}
-    pending = [(row.ask, row.position) for row in session.proposals(status=PENDING) if row.candidate in new]
-    if new:
-        session.move(pending, ABANDONED)
-        said = {"candidates": sorted(new), "ids": sorted(new.values()), "reason": reason}
-        session.event("exclude", author, None, **said, proposals=len(pending))
-    return len(new), len(pending)
+    return len(new), _give_up(session, "exclude", new, author, reason=reason) if new else 0
+
+
+def _give_up(session: Session, kind: str, candidates: dict[int, str], author: str, **detail: Any) -> int:
+    """Pending points of these candidates will not be measured: how many there were."""
+    pending = [(row.ask, row.position) for row in session.proposals(status=PENDING) if row.candidate in candidates]
+    session.move(pending, ABANDONED)
+    _event(session, kind, author, candidates, **detail, proposals=len(pending))
+    return len(pending)
+
+
+def _event(session: Session, kind: str, author: str, candidates: dict[int, str], **detail: Any) -> None:
+    names = {"candidates": sorted(candidates), "ids": sorted(candidates.values())}
+    session.event(kind, author, None, **names, **detail)
 
 
 def include(session: Session, candidates: dict[int, str], reason: str, author: str) -> int:
@@ -106,8 +125,7 @@ def include(session: Session, candidates: dict[int, str], reason: str, author: s
             raise InputError(
                 f"{shown(name)} is neither excluded nor abandoned: it can be proposed; nothing was changed"
             )
-    said = {"candidates": sorted(candidates), "ids": sorted(candidates.values()), "reason": reason}
-    session.event("include", author, None, **said)
+    _event(session, "include", author, candidates, reason=reason)
     return len(candidates)
 
 
@@ -139,9 +157,7 @@ def change(session: Session, new: dict[str, Any], author: str) -> None:
 
 def add(session: Session, pieces: Iterable[Any], now: dict[str, Any], author: str) -> None:
     """More candidates, behind those that are there; kept models are of the smaller pool, and are dropped."""
-    number = session.number(chunks.c.number) + 1
-    for at, piece in enumerate(pieces):
-        session.insert(chunks, [(number + at, piece.count, piece.digest, piece.ids, piece.features)])
+    session.add_chunks(pieces)
     session.drop_models(())
     _number(session, "add", author, [], settings=now)
 

@@ -1,13 +1,14 @@
 """What must hold in every campaign: looked for, not repaired."""
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import inspect, select
 
-from aicau.core.errors import AicauError, StoreError
+from aicau.core.errors import AicauError
 from aicau.store import inplace
 from aicau.store.changes import NUMBERED
 from aicau.store.engine import explained
@@ -29,111 +30,93 @@ class Check:
 
 
 def examine(store: Store) -> list[Check]:
-    """Every check, in order; one that cannot be made is a problem too."""
+    """Every check with the first problem it found, in order; one that cannot be made is a problem too."""
     found = []
     for check in (_file, _tables, _candidates, _asks, _tells, _events, _models):
         name = check.__name__.lstrip("_")
         try:
             with store.reading() as session, explained(store.where):
-                found.append(Check(name, next(iter(check(session, store.settings)), "")))
+                found.append(Check(name, next(check(session, store.settings), "")))
         except (AicauError, ValueError, TypeError, KeyError) as error:
             found.append(Check(name, str(error)))
     return found
 
 
-def _file(session: Session, settings: dict[str, Any]) -> list[str]:
-    if session.connection.dialect.name != "sqlite":
-        return []
-    words = session.connection.exec_driver_sql("PRAGMA integrity_check").scalars().all()
-    return [] if words == ["ok"] else [f"the file is damaged: {words[0]}"]
+def _file(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+    if session.connection.dialect.name == "sqlite":
+        words = session.connection.exec_driver_sql("PRAGMA integrity_check").scalar()
+        if words != "ok":
+            yield f"the file is damaged: {words}"
 
 
-def _tables(session: Session, settings: dict[str, Any]) -> list[str]:
+def _tables(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     look = inspect(session.connection)
-    wrong = []
     for table in metadata.sorted_tables:
         there = {c["name"] for c in look.get_columns(table.name)} if look.has_table(table.name) else set()
         if there != set(table.columns.keys()):
-            wrong.append(f"table {table.name} has columns {sorted(there)}")
-    return wrong
+            yield f"table {table.name} has columns {sorted(there)}"
 
 
-def _candidates(session: Session, settings: dict[str, Any]) -> list[str]:
-    wrong = []
+def _candidates(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     rows = session.connection.execute(select(chunks.c.number, chunks.c.size, chunks.c.digest)).all()
     if sum(row.size for row in rows) != settings["candidates"]:
-        wrong.append(f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in")
+        yield f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in"
     known = {row.number: row.digest for row in rows}
     for number, ids, features in session.features(as_kept=True):
         if hashlib.sha256(bytes(ids) + bytes(features)).hexdigest() != known[number]:
-            wrong.append(f"candidates of chunk {number} have changed")
-            continue
-        try:
-            inplace.check(features, thoroughly=True)
-        except StoreError as error:
-            wrong.append(str(error))
-            break
-    return wrong
+            yield f"candidates of chunk {number} have changed"
+        inplace.check(features, thoroughly=True)
 
 
-def _asks(session: Session, settings: dict[str, Any]) -> list[str]:
-    places: dict[int, list[int]] = {}
-    waiting: dict[int, set[int]] = {}
-    wrong = []
+def _asks(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+    places, waiting = defaultdict[int, list[int]](list), defaultdict[int, set[int]](set)
     for row in session.proposals():
-        places.setdefault(row.ask, []).append(row.position)
+        places[row.ask].append(row.position)
         if row.status == PENDING:
-            waiting.setdefault(row.candidate, set()).add(row.ask)
+            waiting[row.candidate].add(row.ask)
         if row.status not in (PENDING, COMPLETED, FAILED, ABANDONED):
-            wrong.append(f"ask {row.ask} has a point in the unknown state {row.status!r}")
+            yield f"ask {row.ask} has a point in the unknown state {row.status!r}"
         if not 0 <= row.candidate < settings["candidates"]:
-            wrong.append(f"ask {row.ask} points at candidate {row.candidate}, which does not exist")
+            yield f"ask {row.ask} points at candidate {row.candidate}, which does not exist"
     sizes = {row.id: row.size for row in session.table(asks)}
     for ask in sorted(set(sizes) | set(places)):
-        if sorted(places.get(ask, [])) != list(range(sizes.get(ask, -1))):
-            wrong.append(f"ask {ask} has {len(places.get(ask, []))} of its {sizes.get(ask)} points")
+        if sorted(places[ask]) != list(range(sizes.get(ask, -1))):
+            yield f"ask {ask} has {len(places[ask])} of its {sizes.get(ask)} points"
     if doubled := [candidate for candidate, asked in waiting.items() if len(asked) > 1]:
-        wrong.append(f"candidate {doubled[0]} is pending in two asks")
-    return wrong
+        yield f"candidate {doubled[0]} is pending in two asks"
 
 
-def _tells(session: Session, settings: dict[str, Any]) -> list[str]:
+def _tells(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     sizes = {row.id: row.rows for row in session.table(tells)}
     rows = session.measurements(current=False)
     there = Counter(row.tell for row in rows)
-    wrong = [
-        f"tell {tell} has {there[tell]} of its {sizes.get(tell)} rows"
-        for tell in sorted(set(sizes) | set(there))
-        if there[tell] != sizes.get(tell)
-    ]
+    for tell in sorted(set(sizes) | set(there)):
+        if there[tell] != sizes.get(tell):
+            yield f"tell {tell} has {there[tell]} of its {sizes.get(tell)} rows"
     for row in rows:
         found = [part for part in (row.value, row.label) if part is not None]
         fits = len(found) == (row.status == "ok") and row.target in session.targets
         if not 0 <= row.candidate < settings["candidates"] or not fits:
             result = " and ".join(map(repr, found)) or "no result"
-            wrong.append(f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {result}")
+            yield f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {result}"
         if row.superseded_by is not None and not row.tell < row.superseded_by <= len(sizes):
-            wrong.append(f"measurement {row.id} is superseded by tell {row.superseded_by}, which does not exist")
-    return wrong
+            yield f"measurement {row.id} is superseded by tell {row.superseded_by}, which does not exist"
 
 
-def _events(session: Session, settings: dict[str, Any]) -> list[str]:
+def _events(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     same = dict.fromkeys(NUMBERED, "tell") | {"ask": "ask", "tell": "tell"}
     kinds = Counter((same[row.kind], row.reference) for row in session.table(events) if row.kind in same)
     expected = [("ask", row.id) for row in session.table(asks)] + [("tell", row.id) for row in session.table(tells)]
-    return [] if kinds == Counter(expected) else ["the history does not name every ask and every tell once"]
+    if kinds != Counter(expected):
+        yield "the history does not name every ask and every tell once"
 
 
-def _models(session: Session, settings: dict[str, Any]) -> list[str]:
+def _models(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     last = session.number(tells.c.id)
-    readable = {basis for basis, _, _ in session.model_infos()}
-    wrong = []
+    readable = {basis for basis, _, _ in session.model_texts()}
     for basis, _, _ in session.model_rounds():
         if basis not in readable:
-            wrong.append(
-                f"the model kept after tell {basis} cannot be read; run 'aicau compact' to drop it: it is fitted again"
-                " when it is needed"
-            )
+            words = "run 'aicau compact' to drop it: it is fitted again when it is needed"
+            yield f"the model kept after tell {basis} cannot be read; {words}"
         if not 0 < basis <= last:
-            wrong.append(f"a model of {basis} tells is kept, and there were {last}")
-    return wrong
+            yield f"a model of {basis} tells is kept, and there were {last}"

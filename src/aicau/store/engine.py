@@ -5,6 +5,7 @@ of other threads included: two writers would then destroy the file.
 """
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,20 @@ from aicau.core.errors import AicauError, InputError, StoreError, secretive, wit
 
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
+
+FAULTS = {  # signs in a database's complaint, and what they mean
+    "is locked|is busy|lock timeout|QueuePool limit": "is in use by another program; try again when it has finished",
+    "readonly|read-only|permission denied for": "cannot be written: for this user the file, the -wal and -shm files"
+    " beside it, its folder or the server are read-only; ask the owner for the right to write",
+    "disk is full|disk I/O error|No space left|could not extend": "could not be written: the disk is full or failing;"
+    " make room and try again",
+    "malformed|corrupt": "is damaged; restore it from a copy",
+    "unable to open": "cannot be opened: look at its folder and at who may read and write there",
+    "Connection refused|failed to resolve|could not translate|timeout expired": "cannot be reached; is the server"
+    " running, and is the address right?",
+    "authentication failed|no password supplied|role ": "refused the user or the password",
+    "does not exist": "does not exist",
+}
 
 
 def locate(name: str | Path) -> URL:
@@ -146,25 +161,7 @@ def fault(where: str, error: Exception) -> AicauError:
             f"{where} is not an SQLite file, or its beginning is damaged; name the file of a campaign, or restore it"
             " from a copy; nothing was changed"
         )
-    known = {
-        (
-            "is locked",
-            "is busy",
-            "lock timeout",
-            "QueuePool limit",
-        ): "is in use by another program; try again when it has finished",
-        ("readonly", "read-only", "permission denied for"): "cannot be written: for this user the file, the -wal and"
-        " -shm files beside it, its folder or the server are read-only; ask the owner for the right to write",
-        ("disk is full", "disk I/O error", "No space left", "could not extend"): "could not be written: the disk is"
-        " full or failing; make room and try again",
-        ("malformed", "corrupt"): "is damaged; restore it from a copy",
-        ("unable to open",): "cannot be opened: look at its folder and at who may read and write there",
-        ("Connection refused", "failed to resolve", "could not translate", "timeout expired"): "cannot be reached;"
-        " is the server running, and is the address right?",
-        ("authentication failed", "no password supplied", "role "): "refused the user or the password",
-        ("does not exist",): "does not exist",
-    }
-    for signs, sentence in known.items():
-        if any(sign in words for sign in signs):
+    for signs, sentence in FAULTS.items():
+        if re.search(signs, words):
             return StoreError(f"{where} {sentence}; nothing was changed")
     return StoreError(f"{where} could not be used ({type(cause).__name__}: {words[:200]}); nothing was changed")

@@ -10,7 +10,7 @@ import math
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from aicau.core.errors import InputError
@@ -46,77 +46,67 @@ class Measurement(NamedTuple):
 class Compared:
     """What a file adds to a store."""
 
-    new: list[Measurement]
-    matched: list[Any]  # rows of the store that stand in the file again
-    replaced: list[Any]  # rows of the store that give way
+    new: list[Measurement] = field(default_factory=list)
+    matched: list[Any] = field(default_factory=list)  # rows of the store that stand in the file again
+    replaced: list[Any] = field(default_factory=list)  # rows of the store that give way
+    doubtful: list[tuple[Measurement, str]] = field(default_factory=list)  # new where a point waits, else refused
+
+    def in_order(self) -> "Compared":
+        self.new.sort(key=lambda row: row.line)
+        return self
 
 
 def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[tuple[int, str]]) -> Compared:
     """Rows that are new beside all that is stored; `waiting` counts pending points by `Measurement.waits`."""
-    new: list[Measurement] = []
-    matched: list[Any] = []
-    doubtful: list[tuple[Measurement, str]] = []
-    replaced: list[Any] = []
-    groups = _groups(stored)
+    found, groups = Compared(), _groups(stored)
     for key, some in _groups(rows).items():
         some = _once(some)
         if key[1] and (loose := groups.get((key[0], "", key[2]))):
-            some = _place(some, groups.get(key, []), loose, new, matched, replaced)
+            some = _place(found, some, groups.get(key, []), loose)
         if key in groups:
-            _compare(some, groups[key], new, matched, doubtful)
+            _compare(found, some, groups[key])
         else:
-            new += some
+            found.new.extend(some)
     left = Counter(waiting)
-    for row in new:
+    for row in found.new:
         left[row.waits] -= row.repeats
-    for old in replaced:
+    for old in found.replaced:
         left[old.candidate, old.target] += old.repeats
-    for row, words in doubtful:
+    for row, words in found.doubtful:
         if left[row.waits] <= 0:
             raise InputError(words)
         left[row.waits] -= row.repeats
-        new.append(row)
-    return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
+        found.new.append(row)
+    return found.in_order()
 
 
 def _place(
+    found: Compared,
     rows: list[Measurement],
     stored: list[Any],  # of the same id and batch
     loose: list[Any],  # of the same id, told before the campaign had batches
-    new: list[Measurement],
-    matched: list[Any],
-    replaced: list[Any],
 ) -> list[Measurement]:
     """Rows told before without a batch get it; gives the rows that are none of them."""
     known = Counter(map(_value, stored))
     pool = sorted(loose, key=lambda one: one.superseded_by is not None)  # current ones are taken first
     rest = []
     for row in rows:
-        if known[_value(row)] > 0:
-            known[_value(row)] -= 1
-            rest.append(row)
-            continue
         numbers = (None, row.replicate) if row.replicate is not None else {one.replicate for one in pool}
         same = next((one for one in pool if _value(one) == _value(row) and one.replicate in numbers), None)
-        if same is None:
+        if same is None or known[_value(row)] > 0:
+            known[_value(row)] -= 1
             rest.append(row)
             continue
         pool.remove(same)
         if same.superseded_by is None:
-            new.append(row._replace(replicate=row.replicate or same.replicate))
-            replaced.append(same)
+            found.new.append(row._replace(replicate=row.replicate or same.replicate))
+            found.replaced.append(same)
         else:
-            matched.append(same)
+            found.matched.append(same)
     return rest
 
 
-def _compare(
-    rows: list[Measurement],
-    stored: list[Any],
-    new: list[Measurement],
-    matched: list[Any],
-    doubtful: list[tuple[Measurement, str]],
-) -> None:
+def _compare(found: Compared, rows: list[Measurement], stored: list[Any]) -> None:
     """The rows of one id and batch."""
     pool: dict[Any, list[Any]] = defaultdict(list)  # by value and number; current rows are taken first
     for one in sorted(stored, key=lambda one: one.superseded_by is None):
@@ -140,7 +130,7 @@ def _compare(
             else:
                 taken.append(place.pop())
         rows = left
-    matched += taken
+    found.matched.extend(taken)
     since = {one.superseded_by for one in taken}  # what replaced a row that stands in the file is no other value
     rest = [one for some in pool.values() for one in some if one.superseded_by is None and one.tell not in since]
     nameless = [one for one in rest if one.replicate is None and one.status != FAILED]
@@ -155,21 +145,18 @@ def _compare(
                 " or leave the numbers out to correct it with --correct"
             )
         if not others:
-            new.append(row)
+            found.new.append(row)
             continue
         words = f"{_says(row, others[0])}; meant as a correction? use --correct; a new measurement?"
         words += f" give it the number {number} in a column 'replicate'"
         if row.replicate is not None and any(one.status != FAILED for one in others):
             raise InputError(words)
-        doubtful.append((row, words))
+        found.doubtful.append((row, words))
 
 
 def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
     """Rows that replace current ones of the same id and batch (and replicate, where they name one)."""
-    new: list[Measurement] = []
-    matched: list[Any] = []
-    replaced: list[Any] = []
-    groups = _groups(current)
+    found, groups = Compared(), _groups(current)
     for key, some in _groups(rows).items():
         some = _once(some)
         whole = any(row.replicate is None for row in some)  # then all numbers of the id and batch give way
@@ -182,11 +169,11 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
                     " (same id, batch and, where given, replicate); nothing was changed"
                 )
             if Counter(map(_value, old)) == Counter(map(_value, told)):
-                matched += old
+                found.matched.extend(old)
             else:
-                replaced += old
-                new += told
-    return Compared(sorted(new, key=lambda row: row.line), matched, replaced)
+                found.replaced.extend(old)
+                found.new.extend(told)
+    return found.in_order()
 
 
 def _numbered(rows: Iterable[Any], whole: bool = False) -> dict[int | None, list[Any]]:

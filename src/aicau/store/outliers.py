@@ -28,22 +28,14 @@ class Suspect(NamedTuple):
 
 def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[Any], target: str = "") -> list[Suspect]:
     """Suspects among new rows of a target, beside current rows told before and the points that wait for a value."""
-    before: dict[int, list[float]] = defaultdict(list)
-    for row in told:
+    together: dict[int, list[float]] = defaultdict(list)
+    for row in (*told, *new):
         if row.value is not None and row.target == target:
-            before[row.candidate].append(row.value)
-    values = [value for some in before.values() for value in some]
-    values += [row.value for row in new if row.value is not None and row.target == target]
+            together[row.candidate].append(row.value)
+    values = [value for some in together.values() for value in some]
     if len(values) < FEWEST:
         return []
-    predicted = _predicted(proposals, target)
-    own: dict[int, list[float]] = defaultdict(list)
-    for row in new:
-        if row.value is not None and row.target == target:
-            own[row.candidate].append(row.value)
-    together = {c: before[c] + own[c] for c in {*before, *own}}
-    scatter = _scatter(together.values())
-    far = _far(values)
+    predicted, scatter, far = _predicted(proposals, target), _scatter(together.values()), _far(values)
     found = []
     for place, row in enumerate(new):
         if row.value is None or row.target != target or not far(row.value):
@@ -73,11 +65,8 @@ def sentences(suspects: Sequence[Suspect], most: int = 5) -> list[str]:
 
 def _far(values: Sequence[float]) -> Any:
     """Whether a value is far from these."""
-    scales = [lambda value: value]
-    if min(values) > 0:
-        scales.append(math.log)
     tests = []
-    for scale in scales:
+    for scale in (float, math.log) if min(values) > 0 else (float,):
         some = [scale(value) for value in values]
         middle, spread = median(some), _spread(some)
         if spread == 0.0:  # more than half of them are equal: nothing is unusual
@@ -94,11 +83,8 @@ def _spread(values: Sequence[float]) -> float:
 
 def _scatter(groups: Iterable[Sequence[float]]) -> float | None:
     """The standard deviation of one measurement, from differences of replicates to their median."""
-    away = []
-    for group in groups:
-        if len(group) > 1:
-            middle = median(group)
-            away += [abs(value - middle) for value in group]
+    middles = [(group, median(group)) for group in groups if len(group) > 1]
+    away = [abs(value - middle) for group, middle in middles for value in group]
     return None if len(away) < FEWEST or median(away) == 0.0 else 2.0 * median(away)
 
 

@@ -13,84 +13,72 @@ Numbers of rows are given out by the writer that holds the lock, one after anoth
 same numbers on every database.
 """
 
+from typing import Any
+
 from sqlalchemy import Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
 FORMAT = "aicau campaign"
 
 metadata = MetaData()
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), Column("value", Text, nullable=False))
-chunks = Table(
-    "chunks",
-    metadata,
-    Column("number", Integer, primary_key=True, autoincrement=False),
-    Column("size", Integer, nullable=False),
-    Column("digest", Text, nullable=False),
-    Column("ids", LargeBinary, nullable=False),
-    Column("features", LargeBinary, nullable=False),
+
+def _key(name: str) -> Column[int]:
+    return Column(name, Integer, primary_key=True, autoincrement=False)
+
+
+def _given(kind: Any, *names: str) -> list[Column[Any]]:
+    """Columns that every row fills."""
+    return [Column(name, kind, nullable=False) for name in names]
+
+
+def _table(name: str, *columns: Column[Any]) -> Table:
+    return Table(name, metadata, *columns)
+
+
+meta = _table("meta", Column("key", Text, primary_key=True), *_given(Text, "value"))
+chunks = _table(
+    "chunks", _key("number"), *_given(Integer, "size"), *_given(Text, "digest"), *_given(LargeBinary, "ids", "features")
 )
-asks = Table(
+asks = _table(
     "asks",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
+    _key("id"),
     Column("request", Text, unique=True),
-    Column("round", Integer, nullable=False),
-    Column("basis", Integer, nullable=False),
-    Column("size", Integer, nullable=False),
-    Column("strategy", Text, nullable=False),
+    *_given(Integer, "round", "basis", "size"),
+    *_given(Text, "strategy"),
 )
-proposals = Table(
+proposals = _table(
     "proposals",
-    metadata,
-    Column("ask", Integer, primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("candidate", Integer, nullable=False),
-    Column("replicate", Integer, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("why", Text, nullable=False),
-    Column("numbers", Text, nullable=False),
+    _key("ask"),
+    _key("position"),
+    *_given(Integer, "candidate", "replicate"),
+    *_given(Text, "status", "why", "numbers"),
 )
-tells = Table(
-    "tells",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("digest", Text, nullable=False),
-    Column("rows", Integer, nullable=False),
-    Column("correct", Integer, nullable=False),
-)
-measurements = Table(
+tells = _table("tells", _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
+measurements = _table(
     "measurements",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("tell", Integer, nullable=False),
-    Column("candidate", Integer, nullable=False),
-    Column("status", Text, nullable=False),
-    Column("value", Double),
-    Column("sem", Double),
-    Column("repeats", Integer, nullable=False),
+    _key("id"),
+    *_given(Integer, "tell", "candidate"),
+    *_given(Text, "status"),
+    *(Column(name, Double) for name in ("value", "sem")),
+    *_given(Integer, "repeats"),
     Column("batch", Text),
-    Column("replicate", Integer),
-    Column("superseded_by", Integer),
+    *(Column(name, Integer) for name in ("replicate", "superseded_by")),
     Column("label", Text),  # in place of a value where classes are measured
     Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
-events = Table(
+events = _table(
     "events",
-    metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),
-    Column("time", Text, nullable=False),
-    Column("author", Text, nullable=False),
-    Column("kind", Text, nullable=False),
+    _key("id"),
+    *_given(Text, "time", "author", "kind"),
     Column("reference", Integer),
-    Column("detail", Text, nullable=False),
+    *_given(Text, "detail"),
 )
-models = Table(
+models = _table(
     "models",
-    metadata,
-    Column("basis", Integer, primary_key=True, autoincrement=False),
-    Column("round", Integer, nullable=False),
-    Column("tensors", LargeBinary, nullable=False),
-    Column("info", Text, nullable=False),
+    _key("basis"),
+    *_given(Integer, "round"),
+    *_given(LargeBinary, "tensors"),
+    *_given(Text, "info"),
     Column("digest", Text),  # of tensors and info; none in models that earlier versions kept
 )
 Index("proposals_by_status", proposals.c.status)

@@ -1,19 +1,25 @@
-"""What can be asked of and written to a campaign's tables inside one transaction."""
+"""What can be asked of and written to a campaign's tables inside one transaction.
 
+A fitted model is kept with a hash, dropped when room is needed, and never trusted blindly.
+"""
+
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import Column, Connection, Row, Select, Table, bindparam, func, select, update
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import load, save
+from sqlalchemy import Column, Connection, Row, Table, bindparam, delete, exc, func, select, update
 
-from aicau.core.errors import InputError, shown
 from aicau.store import identity, inplace
 from aicau.store.identity import Measurement
-from aicau.store.kept import Kept
-from aicau.store.schema import asks, chunks, events, measurements, meta, proposals, tells
+from aicau.store.schema import asks, chunks, events, measurements, meta, models, proposals, tells
 
+TAB = "\t"  # between the names of a target and of its tensor
 PENDING, COMPLETED, FAILED, ABANDONED = "pending", "completed", identity.FAILED, "abandoned"
 
 
@@ -23,13 +29,22 @@ def numbers_of(proposal: Any, target: str) -> dict[str, Any]:
     return found | found.get("of", {}).get(target, {})
 
 
+def model_digest(tensors: bytes, info: str) -> str:
+    return hashlib.sha256(bytes(tensors) + info.encode()).hexdigest()
+
+
 @dataclass(frozen=True)
-class Session(Kept):
+class Session:
     """The verbs of one transaction. It ends with the `with` that gave it."""
 
     connection: Connection
     target: str = ""  # only measurements and models of this one of several targets; all where it is empty
     targets: tuple[str, ...] = ("",)  # of the campaign: the names of several
+
+    def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Whole rows in the order of the table's columns, by the driver's own executemany."""
+        if rows:
+            self.connection.exec_driver_sql(str(table.insert().compile(self.connection.engine)), list(rows))
 
     def number(self, column: Column[Any]) -> int:
         """The largest number given out so far; 0 for none."""
@@ -53,11 +68,18 @@ class Session(Kept):
         if self.connection.execute(update(meta).where(meta.c.key == key).values(value=value)).rowcount == 0:
             self.insert(meta, [(key, value)])
 
+    def add_chunks(self, pieces: Iterable[Any]) -> int:
+        """Candidates behind those that are there: how many."""
+        first, total = self.count(chunks), 0
+        for at, piece in enumerate(pieces):
+            self.insert(chunks, [(first + at, piece.count, piece.digest, piece.ids, piece.features)])
+            total += piece.count
+        return total
+
     def ids(self) -> list[bytes]:
         """The ids of every chunk, in order."""
-        return [
-            inplace.resolved(part) for part in self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number))
-        ]
+        parts = self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number))
+        return [inplace.resolved(part) for part in parts]
 
     def sizes(self) -> list[int]:
         """How many candidates every chunk has, in order."""
@@ -67,10 +89,8 @@ class Session(Kept):
         self, numbers: Iterable[int] | None = None, as_kept: bool = False
     ) -> Iterator[tuple[int, bytes, bytes]]:
         """Number, ids and columns of all chunks or of some, one at a time; `as_kept` gives the bytes of the store."""
-        wanted = select(chunks.c.number).order_by(chunks.c.number)
-        if numbers is not None:
-            wanted = wanted.where(chunks.c.number.in_(sorted({int(number) for number in numbers})))
-        for number in self.connection.scalars(wanted).all():
+        every = self.connection.scalars(select(chunks.c.number).order_by(chunks.c.number)).all()
+        for number in every if numbers is None else sorted({int(number) for number in numbers}):
             where = chunks.c.number == number
             ids, columns = self.connection.execute(select(chunks.c.ids, chunks.c.features).where(where)).one()
             yield (number, ids, columns) if as_kept else (number, inplace.resolved(ids), inplace.resolved(columns))
@@ -79,23 +99,18 @@ class Session(Kept):
 
     def ask_of(self, request: str) -> Row[Any] | None:
         """The ask that was made under this name."""
-        return self.connection.execute(select(asks).where(asks.c.request == request)).first()
+        return self.connection.execute(select(asks).filter_by(request=request)).first()
 
     def last_ask(self) -> Row[Any] | None:
         return self.connection.execute(select(asks).order_by(asks.c.id.desc()).limit(1)).first()
 
     def proposals(self, ask: int | None = None, status: str | None = None) -> Sequence[Row[Any]]:
-        query = select(proposals).order_by(proposals.c.ask, proposals.c.position)
-        if ask is not None:
-            query = query.where(proposals.c.ask == ask)
-        if status is not None:
-            query = query.where(proposals.c.status == status)
-        return self.connection.execute(query).all()
+        wanted = {"ask": ask, "status": status}
+        return self.table(proposals, **{name: value for name, value in wanted.items() if value is not None})
 
     def candidates(self, status: str) -> list[int]:
         """Candidates with a proposal in that state."""
-        query = select(proposals.c.candidate).where(proposals.c.status == status).distinct()
-        return sorted(self.connection.scalars(query))
+        return sorted(self.connection.scalars(select(proposals.c.candidate).filter_by(status=status).distinct()))
 
     def add_ask(
         self,
@@ -113,21 +128,6 @@ class Session(Kept):
         self.event("ask", author, ask, request=request, round=round, size=len(rows), **detail)
         return ask
 
-    def abandon(self, candidates: dict[int, str], author: str) -> int:
-        """Pending proposals of these candidates are given up; all of them or none."""
-        state: dict[int, set[str]] = {}
-        for row in self.proposals():
-            state.setdefault(row.candidate, set()).add(row.status)
-        for candidate, name in candidates.items():
-            if not state.get(candidate, set()) & {PENDING, ABANDONED}:
-                raise InputError(f"{shown(name)} is not pending, so there is nothing to abandon; nothing was changed")
-        pending = [(r.ask, r.position) for r in self.proposals(status=PENDING) if r.candidate in candidates]
-        if pending:
-            self.move(pending, ABANDONED)
-            said = {"candidates": sorted(candidates), "ids": sorted(candidates.values())}
-            self.event("abandon", author, None, **said, proposals=len(pending))
-        return len(pending)
-
     def move(self, keys: Sequence[tuple[int, int]], status: str) -> None:
         """Proposals (ask, position) into another state."""
         one = (proposals.c.ask == bindparam("one")) & (proposals.c.position == bindparam("place"))
@@ -144,16 +144,9 @@ class Session(Kept):
         """A tell and its measurements; gives the number of the first."""
         first = self.number(measurements.c.id) + 1
         self.insert(tells, [(tell, digest, len(rows), correct)])
-        self.insert(
-            measurements,
-            [
-                (
-                    *(first + i, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None),
-                    *(r.label, r.target),
-                )
-                for i, r in enumerate(rows)
-            ],
-        )
+        said = [(r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate) for r in rows]
+        last = [(None, r.label, r.target) for r in rows]  # none was superseded yet
+        self.insert(measurements, [(first + i, tell, *said[i], *last[i]) for i in range(len(rows))])
         return first
 
     def supersede(self, numbers: Sequence[int], tell: int) -> None:
@@ -164,10 +157,7 @@ class Session(Kept):
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""
-        query = self._own(select(measurements).order_by(measurements.c.id))
-        if current:
-            query = query.where(measurements.c.superseded_by.is_(None))
-        return self.connection.execute(query).all()
+        return self.table(measurements, **self._own(current))
 
     def labels(self) -> list[str]:
         """Classes among current measurements, sorted."""
@@ -178,20 +168,102 @@ class Session(Kept):
         return self._names(measurements.c.batch)
 
     def _names(self, column: Column[Any]) -> list[str]:
-        query = self._own(select(column).where(measurements.c.superseded_by.is_(None)).distinct())
+        query = select(column).filter_by(**self._own(current=True)).distinct()
         return sorted(name for name in self.connection.scalars(query) if name is not None)
 
-    def _own(self, query: Select[Any]) -> Select[Any]:
-        return query.where(measurements.c.target == self.target) if self.target else query
+    def _own(self, current: bool) -> dict[str, Any]:
+        return ({"superseded_by": None} if current else {}) | ({"target": self.target} if self.target else {})
 
     # All of it
 
-    def table(self, table: Table) -> Sequence[Row[Any]]:
-        """Every row, by primary key."""
-        return self.connection.execute(select(table).order_by(*table.primary_key.columns)).all()
+    def table(self, table: Table, **equal: Any) -> Sequence[Row[Any]]:
+        """Every row, or those with these values, by primary key."""
+        return self.connection.execute(select(table).filter_by(**equal).order_by(*table.primary_key.columns)).all()
 
     def count(self, table: Table, **equal: Any) -> int:
-        query = select(func.count()).select_from(table)
-        for name, value in equal.items():
-            query = query.where(table.c[name] == value if value is not None else table.c[name].is_(None))
-        return int(self.connection.scalar(query) or 0)
+        return int(self.connection.scalar(select(func.count()).select_from(table).filter_by(**equal)) or 0)
+
+    # Models
+
+    def model(self, basis: int) -> Row[Any] | None:
+        """None where none was kept, its tensors were dropped, or it is not what was kept."""
+        row = self._model(basis)
+        if row is None or not row.tensors:
+            return None
+        return row if not self.target else _part(row, self.target)
+
+    def _model(self, basis: int) -> Row[Any] | None:
+        try:
+            row = self.connection.execute(select(models).where(models.c.basis == basis)).first()
+            if row is None or row.digest not in (None, model_digest(row.tensors, row.info)):
+                return None
+            if row.digest is None:  # kept by an earlier version
+                deserialize(bytes(row.tensors))
+            return row if isinstance(json.loads(row.info), dict) else None
+        except (exc.DBAPIError, SafetensorError, AttributeError, TypeError, ValueError):  # no text, tensors or JSON
+            return None
+
+    def model_rounds(self) -> list[tuple[int, int, int]]:
+        """(basis, round, bytes) of every model, oldest first; 0 bytes are left of those that were dropped."""
+        query = select(models.c.basis, models.c.round, func.length(models.c.tensors)).order_by(models.c.basis)
+        return [tuple(row) for row in self.connection.execute(query)]
+
+    def model_texts(self) -> list[tuple[int, int, str]]:
+        """(basis, round, info as it is kept) of every model that can be read, oldest first."""
+        rows = [self._model(basis) for basis, _, _ in self.model_rounds()]
+        return [(row.basis, row.round, row.info) for row in rows if row is not None]
+
+    def model_figures(self) -> list[tuple[int, int, dict[str, Any]]]:
+        """(basis, round, what a report says of it) of every model that was fitted and can be read, without tensors."""
+        found = []
+        for basis, round, _ in self.model_rounds():
+            try:
+                info = json.loads(self.connection.scalars(select(models.c.info).where(models.c.basis == basis)).one())
+                own = info["targets"].get(self.target, {}) if self.target else info
+                found.append((basis, round, own.get("figures", {})))
+            except (exc.DBAPIError, AttributeError, LookupError, TypeError, ValueError):
+                continue  # damaged: it is fitted again when needed
+        return found
+
+    def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
+        """Kept once: the model of a history is a function of it. One of another format is replaced."""
+        kept = self.model(basis)
+        if kept is None or json.loads(kept.info).get("format") != json.loads(info).get("format"):
+            if self.target:
+                tensors, info = _beside(self._model(basis), self.target, tensors, info)
+            self.connection.execute(delete(models).where(models.c.basis == basis))
+            self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
+
+    def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
+        """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
+        dropped = freed = 0
+        for basis, _, size in self.model_rounds():
+            one, row = models.c.basis == basis, self._model(basis)
+            if row is None:
+                self.connection.execute(delete(models).where(one))
+            elif size and basis not in keep:
+                left = {"tensors": b"", "digest": model_digest(b"", row.info)}
+                self.connection.execute(update(models).where(one).values(**left))
+            else:
+                continue
+            dropped, freed = dropped + 1, freed + size
+        return dropped, freed
+
+
+def _part(row: Row[Any], target: str) -> Any:
+    """The model of one of several targets; None where it was not fitted."""
+    info = json.loads(row.info)["targets"].get(target)
+    names = ((name.rpartition(TAB), part) for name, part in load(bytes(row.tensors)).items())
+    own = {name: part for (whose, _, name), part in names if whose == target}
+    return None if info is None else SimpleNamespace(tensors=save(own), info=json.dumps(info, sort_keys=True))
+
+
+def _beside(row: Row[Any] | None, target: str, tensors: bytes, info: str) -> tuple[bytes, str]:
+    """A model beside those of other targets that were kept after the same tells."""
+    parts = {f"{target}{TAB}{name}": part for name, part in load(tensors).items()}
+    infos = {target: json.loads(info)}
+    if row is not None and row.tensors:
+        old = load(bytes(row.tensors)).items()
+        parts |= {name: part for name, part in old if name.rpartition(TAB)[0] != target}
+        infos = json.loads(row.info)["targets"] | infos
+    return save(parts), json.dumps({"targets": infos}, sort_keys=True)

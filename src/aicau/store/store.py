@@ -18,7 +18,7 @@ from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.naming import give_name, making
-from aicau.store.schema import FORMAT, MIGRATIONS, chunks, metadata, version
+from aicau.store.schema import FORMAT, MIGRATIONS, metadata, version
 from aicau.store.session import Session
 
 # What settings must hold, and how each kind of column is encoded.
@@ -126,32 +126,26 @@ class Store:
         return digest.hexdigest()
 
 
-def create_store(
-    name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str, wait: float = WAIT
-) -> Store:
+def create_store(name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> Store:
     """A new campaign. A database that holds one already is left alone."""
 
     def fill(session: Session) -> None:
         session.set_meta("settings", json.dumps(settings, sort_keys=True))
-        total = 0
-        for number, chunk in enumerate(pool):
-            session.insert(chunks, [(number, chunk.count, chunk.digest, chunk.ids, chunk.features)])
-            total += chunk.count
-        session.event("create", author, None, candidates=total)
+        session.event("create", author, None, candidates=session.add_chunks(pool))
 
-    return restore_store(name, fill, wait)
+    return restore_store(name, fill)
 
 
-def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float = WAIT) -> Store:
+def restore_store(name: str | Path, fill: Callable[[Session], None]) -> Store:
     """A new database that holds what `fill` puts into it, whole or not at all."""
     url = locate(name)
     if url.get_backend_name() != "sqlite":
-        engine = connect(url, wait)
+        engine = connect(url)
         try:
             _fill(engine, label(url), fill)
         finally:
             engine.dispose()
-        return open_store(name, wait)
+        return open_store(name)
     path, where = Path(str(url.database)), label(url)
     if not path.parent.is_dir():
         raise InputError(f"cannot make {where}: its folder does not exist; make the folder first")
@@ -164,7 +158,7 @@ def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float
                 partial.touch(exist_ok=False)
                 with explained(where), closing(sqlite3.connect(partial)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
-                engine = connect(URL.create("sqlite", database=str(partial)), wait)
+                engine = connect(URL.create("sqlite", database=str(partial)))
                 _fill(engine, where, fill)
                 engine.dispose()  # the last connection moves the log into the file and syncs it
                 give_name(partial, path)
@@ -176,7 +170,7 @@ def restore_store(name: str | Path, fill: Callable[[Session], None], wait: float
         raise InputError(f"{where} exists already; a new campaign needs a new file") from None
     except OSError as error:
         raise StoreError(f"cannot make {where}: {error.strerror}; nothing was changed") from error
-    return open_store(name, wait)
+    return open_store(name)
 
 
 def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
@@ -242,11 +236,8 @@ def _look(path: Path, where: str) -> None:
 
 def _meta(engine: Engine, where: str) -> dict[str, str]:
     with transaction(engine, where, writing=False) as connection:
-        columns = (
-            {column["name"] for column in inspect(connection).get_columns("meta")}
-            if inspect(connection).has_table("meta")
-            else set()
-        )
+        look = inspect(connection)
+        columns = {column["name"] for column in look.get_columns("meta")} if look.has_table("meta") else set()
         meta = Session(connection).meta() if columns == {"key", "value"} else {}
     if meta.get("format") != FORMAT:
         raise InputError(f"{where} is a database, but holds no campaign of aicau; nothing was changed")
@@ -268,7 +259,7 @@ def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
 
 def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
     """Whether every word is there and of its kind; a campaign of an earlier version has none of some."""
-    return all(isinstance(words.get(name, LATER.get(name)), kind) for name, kind in kinds.items())
+    return all(isinstance((LATER | words).get(name), kind) for name, kind in kinds.items())
 
 
 def _version(meta: dict[str, str], where: str) -> int:

@@ -58,7 +58,7 @@ def add_tell(
     elif earlier is None:
         found = identity.known(rows, _beside(session, rows, gone), waiting)
     else:
-        found = identity.Compared([], [], [])
+        found = identity.Compared()
     warnings = _warnings(rows, found, waiting)
     if not found.new:
         tell = earlier or max(row.tell for row in found.matched)
@@ -82,19 +82,10 @@ def add_tell(
     new = len(found.new) - len(placed)
     strange = sum(row.waits not in waiting for row in found.new)
     strange -= sum((row.candidate, row.target) not in waiting for row in placed)
-    told = Told(
-        tell,
-        len(rows),
-        new,
-        len(rows) - new,
-        len(completed),
-        len(failed),
-        0 if correct else strange,
-        len(found.replaced),
-        len(placed),
-        len(asked) - len(done),
-        warnings=(*warnings, *outliers.sentences(suspects)),
-    )
+    points: dict[str, Any] = {"completed": len(completed), "failed": len(failed), "pending": len(asked) - len(done)}
+    points |= {"superseded": len(found.replaced), "unrequested": 0 if correct else strange, "placed": len(placed)}
+    said = (*warnings, *outliers.sentences(suspects))
+    told = Told(tell, len(rows), new, len(rows) - new, **points, warnings=said)
     detail: dict[str, Any] = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
     if len(session.targets) > 1:  # pending again when the tell is taken back
         detail["answers"] = [[*key, target, state] for key, own in now.items() for target, state in own.items()]
@@ -146,10 +137,10 @@ def _settle(
 
     What replaces a row answers nothing.
     """
-    good, bad, some = (Counter[tuple[int, str]]() for _ in range(3))
+    good, bad = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for row in found.new:
         (bad if row.status == FAILED else good)[row.waits] += row.repeats
-        some[row.waits] += row.repeats
+    some = good + bad
     for row in found.replaced:
         some[row.candidate, row.target] -= row.repeats
     now: dict[tuple[int, int], dict[str, str]] = {}

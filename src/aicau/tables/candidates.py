@@ -154,9 +154,8 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
     try:
         table = table if schema is None else table.cast(schema.remove_metadata())
     except (pa.ArrowException, ValueError) as error:
-        raise InputError(
-            f"{sheet.name}: a column has another type than before ({reason(error)}); write it alike"
-        ) from error
+        words = f"a column has another type than before ({reason(error)}); write it alike"
+        raise InputError(f"{sheet.name}: {words}") from error
     for start in range(0, sheet.rows, CHUNK):
         yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
 
@@ -164,17 +163,29 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 def _arrays(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> tuple[pa.Array, pa.Table]:
     """Ids, all different, and the columns as they are kept."""
     ids = sheet.texts(id)
-    _distinct(sheet, id, ids)
-    arrays: dict[str, pa.Array] = {}
-    for column in columns:
-        name = column["name"]
-        if column["kind"] == "number":
-            arrays[name] = pa.array(sheet.numbers(name))
-        elif column["kind"] == "category":
-            arrays[name] = sheet.texts(name)
-        else:
-            arrays[name] = _kept(sheet, name)
-    return ids, pa.table(arrays)
+    if pc.count_distinct(ids).as_py() < len(ids):
+        places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal
+
+        def again(row: int) -> str:
+            return f"the id {shown(ids[row].as_py())} stands in row {sheet.row(places[row])} already"
+
+        sheet.refuse(id, places < np.arange(len(ids)), again)
+    return ids, pa.table({column["name"]: _array(sheet, column["name"], column["kind"]) for column in columns})
+
+
+def _array(sheet: Sheet, name: str, kind: str) -> pa.Array:
+    """A column as it is kept; one that is no feature in a form that every kind of file can hold."""
+    if kind == "number":
+        return pa.array(sheet.numbers(name))
+    if kind == "category":
+        return sheet.texts(name)
+    array = sheet.array(name)
+    if is_text(array.type):
+        sheet.texts(name, empty=True)  # refuses zero bytes
+    try:
+        return plain(array)
+    except InputError as error:
+        raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
 
 
 def kept(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], files: Sequence[Path]) -> Iterator[Chunk]:
@@ -202,26 +213,6 @@ def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:
     return Chunk(len(ids), _pack(pa.table({"id": ids})), _pack(columns))
 
 
-def _kept(sheet: Sheet, name: str) -> pa.Array:
-    """A column that is no feature, in a form that every kind of file can hold."""
-    array = sheet.array(name)
-    if is_text(array.type):
-        sheet.texts(name, empty=True)  # refuses zero bytes
-    try:
-        return plain(array)
-    except InputError as error:
-        raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
-
-
-def _distinct(sheet: Sheet, id: str, ids: pa.Array) -> None:
-    counts = pc.value_counts(ids)
-    if len(counts) == len(ids):
-        return
-    again = counts.field(0)[pc.index(pc.greater(counts.field(1), 1), True).as_py()]
-    first, second = pc.indices_nonzero(pc.equal(ids, again)).to_pylist()[:2]
-    raise InputError(f"{sheet.at(second, id)}: the id {shown(again.as_py())} stands in row {sheet.row(first)} already")
-
-
 def _pack(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -242,17 +233,12 @@ def all_ids(parts: Iterable[bytes]) -> pa.Array:
 
 def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.float32]:  # (rows, width)
     """Standardised features of some candidates."""
-    width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
-    out = np.zeros((table.num_rows, width), np.float32)
-    at = 0
+    found = []
     for column in columns:
-        if column["kind"] == "number":
-            out[:, at] = (table.column(column["name"]).to_numpy() - column["shift"]) / column["scale"]
-            at += 1
-        elif column["kind"] == "category":
-            code = pc.index_in(table.column(column["name"]), pa.array(column["levels"])).to_numpy()
-            out[np.arange(len(code)), at + code] = 1
-            stop = at + len(column["levels"])
-            out[:, at:stop] = (out[:, at:stop] - np.array(column["shift"])) / column["scale"]
-            at = stop
-    return out
+        cells = table.column(column["name"])
+        if column["kind"] == "category":
+            level = pc.index_in(cells, pa.array(column["levels"])).to_numpy()
+            cells = level[:, None] == np.arange(len(column["levels"]))
+        if column["kind"] != "ignored":
+            found.append((np.asarray(cells) - np.array(column["shift"])) / column["scale"])
+    return np.column_stack(found).astype(np.float32)

@@ -6,6 +6,7 @@ import math
 import re
 import zipfile
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -123,13 +124,12 @@ def _sheet(rows: Sequence[Row], name: str, skip: int) -> Sheet:
     if not rows:
         raise InputError(f"{name} has nothing below row {skip}; use a smaller --skip")
     (_, header), *body = rows
-    width = max(len(cells) for _, cells in rows)
-    if width > len(header) and len(header) == 1:
+    columns = list(zip_longest(header, *(cells for _, cells in body)))
+    if len(columns) > len(header) == 1:
         below = next(line for line, cells in rows if len(cells) > 1)
         raise InputError(f"{name}: the column names seem to stand in row {below}; use --skip {below - 1}")
-    names = ["" if at >= len(header) or header[at] is None else str(header[at]).strip() for at in range(width)]
-    columns = [[cells[at] if at < len(cells) else None for _, cells in body] for at in range(width)]
-    arrays = [_array(column, f"{name}, column {short(own)!r}") for own, column in zip(names, columns, strict=True)]
+    names = ["" if c[0] is None else str(c[0]).strip() for c in columns]
+    arrays = [_array(c[1:], f"{name}, column {short(own)!r}") for own, c in zip(names, columns, strict=True)]
     return Sheet(pa.table(arrays, names=names), name, lines=np.array([line for line, _ in body], dtype=np.int64))
 
 

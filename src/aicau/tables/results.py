@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Measurement
 from aicau.store.identity import folded
-from aicau.tables.sheet import Sheet
+from aicau.tables.sheet import Sheet, flags
 
 OPTIONAL = ("status", "sem", "count", "replicate")
 LARGEST = 1e60  # its square is still a number, and so is that of 1 / LARGEST
@@ -42,46 +42,45 @@ def parse(
     For classification a label, or `count` equal ones; for counts a whole number. A row whose status, result and batch
     are all empty is not measured yet.
     """
-    sheet = _named(sheet, [id, target, *([] if batch is None else [batch]), *OPTIONAL], own)
-    sheet, notes = _filled_in(sheet, [target, *([] if batch is None else [batch])])
+    roles = [target, *filter(None, [batch])]
+    sheet, notes = _filled_in(_named(sheet, [id, *roles, *OPTIONAL], own), roles)
     if batch is None and (column := next((c for c in sheet.table.column_names if _is_batch(c) and c not in own), None)):
         notes.append(
             f"the column {column!r} is not used; if what it names shares a shift (a plate, a day), run 'aicau change"
             f" CAMPAIGN --batch {column}' and tell the file again"
         )
-    rows = sheet.rows
     candidate = find(sheet, id, ids)
-    batches = [None] * rows if batch is None else _batches(sheet, batch)
+    batches = [None] * sheet.rows if batch is None else _batches(sheet, batch)
     failed = _failed(sheet)
     if not failed.all():
         sheet.array(target)
     value, labels, sem, count = READERS[task](sheet, target, failed)
-    replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else np.zeros(rows)
+    replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else _nothing(sheet)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
-    numbers = [int(v) or None for v in np.nan_to_num(replicate).tolist()]
-    own_lines, counts = map(sheet.row, range(rows)), count.astype(int).tolist()
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, own_lines, labels)), notes
+    numbers = [None if np.isnan(v) else int(v) for v in replicate.tolist()]
+    lines, counts = map(sheet.row, range(sheet.rows)), count.astype(int).tolist()
+    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
 
 
-def parse_each(sheet: Sheet, targets: Sequence[str], *how: Any) -> tuple[list[Measurement], list[str]]:
+def parse_each(
+    sheet: Sheet, id: str, targets: Sequence[str], batch: str | None, *how: Any
+) -> tuple[list[Measurement], list[str]]:
     """`parse` of several targets: an empty cell is not measured (yet); a failed well failed for every target column."""
-    names = [name for name in targets if any(folded(name) == folded(c) for c in sheet.table.column_names)]
+    names = [name for name in targets if sheet.called(name)]
     if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
         raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
     found, notes = list[Measurement](), dict[str, None]()
-    id, batch, _, _, own = how
-    sheet = _named(sheet, [id, *targets, *([] if batch is None else [batch]), *OPTIONAL], own)
+    sheet = _named(sheet, [id, *targets, *filter(None, [batch]), *OPTIONAL], how[-1])
     for name in names or targets[:1]:
-        keep = pa.array(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else pa.array([True] * sheet.rows)
-        part = replace(sheet, table=sheet.table.filter(keep), lines=sheet.numbers_of(keep))
+        part = sheet.where(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else sheet
         if part.rows:
-            rows, said = parse(part, id, name, *how[1:])
+            rows, said = parse(part, id, name, batch, *how)
             found += [row._replace(target=name) for row in rows]
             notes |= dict.fromkeys(said)
     if not found:
         raise InputError(f"{sheet.name}: no row is filled in; write the results into {', '.join(targets)}")
     if left := sheet.rows - len({row.line for row in found}):
-        notes[f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out"] = None
+        notes[_left_out(left)] = None
     return found, list(notes)
 
 
@@ -91,47 +90,45 @@ def _is_batch(column: str) -> bool:
 
 def _filled_in(sheet: Sheet, names: Sequence[str]) -> tuple[Sheet, list[str]]:
     """Without the rows of a file of `ask` that nobody has filled in: status, result and batch are all empty."""
-    columns = [name for name in ("status", "sem", *names) if sheet.has(name)]
     if not sheet.has("status") or not sheet.has(names[0]):
         return sheet, []
-    empty = np.logical_and.reduce([sheet.blank(name) for name in columns])
-    if not (count := int(empty.sum())):
-        return sheet, []
-    if count == sheet.rows:
+    empty = np.logical_and.reduce([sheet.blank(name) for name in ("status", "sem", *names) if sheet.has(name)])
+    if empty.all():
         raise InputError(f"{sheet.name}: no row is filled in; write the results into the column {names[0]!r}")
-    keep = pa.array(~empty)
-    filled = Sheet(sheet.table.filter(keep), sheet.name, lines=sheet.numbers_of(keep), notes=sheet.notes)
-    return filled, [f"{count} {'row is' if count == 1 else 'rows are'} not filled in yet, and left out"]
+    return (sheet.where(~empty), [_left_out(int(empty.sum()))]) if empty.any() else (sheet, [])
+
+
+def _left_out(count: int) -> str:
+    return f"{count} {'row is' if count == 1 else 'rows are'} not filled in yet, and left out"
 
 
 def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
     """The same table with the columns that are read called as they should: case and blanks do not count."""
     wanted = {folded(name): name for name in names}
     found: dict[str, str] = {}
-    columns = []
     for column in sheet.table.column_names:
         name = column if column in names or column in own else wanted.get(folded(column), column)
         if name in found:
             raise InputError(f"{sheet.name}: columns {found[name]!r} and {column!r} both read as {name!r}; rename one")
         found[name] = column
-        columns.append(name)
-    return replace(sheet, table=sheet.table.rename_columns(columns))
+    return replace(sheet, table=sheet.table.rename_columns(list(found)))
 
 
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     """Names without blanks around, of at most `LONGEST` characters."""
     names = pc.utf8_trim_whitespace(sheet.texts(batch))
-    for wrong, words in (
-        (pc.equal(names, ""), "is empty; expected a name"),
-        (pc.greater(pc.utf8_length(names), LONGEST), f"this name has more than {LONGEST} characters; shorten it"),
-    ):
-        if (row := pc.index(wrong, True).as_py()) >= 0:
-            raise InputError(f"{sheet.at(row, batch)}: {words}")
+    sheet.refuse(batch, flags(pc.equal(names, "")), "is empty; expected a name")
+    words = f"this name has more than {LONGEST} characters; shorten it"
+    sheet.refuse(batch, flags(pc.greater(pc.utf8_length(names), LONGEST)), words)
     return list(names.to_pylist())
 
 
 Column = NDArray[np.float64]
 Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts behind them
+
+
+def _nothing(sheet: Sheet) -> Column:
+    return np.full(sheet.rows, np.nan)
 
 
 def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
@@ -142,23 +139,22 @@ def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
 
 def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Labels, or `count` equal ones in a row."""
-    none = np.full(sheet.rows, np.nan)
     _refuse(sheet, failed, "a label", "sem")
     found: list[str | None] = sheet.labels(target, failed) if sheet.has(target) else [None] * sheet.rows
-    if not sheet.has("count"):
-        return none, found, none, np.ones(sheet.rows)
-    skip = sheet.blank("count") | failed
-    return none, found, none, np.where(skip, 1.0, _whole(sheet, "count", skip))
+    count = np.ones(sheet.rows)
+    if sheet.has("count"):
+        skip = sheet.blank("count") | failed
+        count = np.where(skip, 1.0, _whole(sheet, "count", skip))
+    return _nothing(sheet), found, _nothing(sheet), count
 
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Whole numbers from 0."""
     value = _values(sheet, target, failed, LARGEST_COUNT)
-    if (wrong := ~failed & ((value < 0) | (value != np.floor(value)))).any():
-        row = int(np.argmax(wrong))
-        raise InputError(f"{sheet.at(row, target)}: expected a count, a whole number from 0, got {value[row]:g}")
+    wrong = ~failed & ((value < 0) | (value != np.floor(value)))
+    sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
-    return value, [None] * sheet.rows, np.full(sheet.rows, np.nan), np.ones(sheet.rows)
+    return value, [None] * sheet.rows, _nothing(sheet), np.ones(sheet.rows)
 
 
 READERS: dict[str, Callable[[Sheet, str, NDArray[np.bool_]], Read]] = {
@@ -177,25 +173,21 @@ def check_task(task: str) -> str:
 
 def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
     if not sheet.has(target):  # every well failed
-        return np.full(sheet.rows, np.nan)
+        return _nothing(sheet)
     value = sheet.numbers(target, failed)
     size = np.abs(np.nan_to_num(value))
-    for wrong, words in (
-        (size > largest, f"is too large; expected at most {largest:.0e}"),
-        ((size > 0) & (size.max() < 1 / largest), "is too small; write the values in a smaller unit"),
-    ):
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise InputError(f"{sheet.at(row, target)}: {value[row]:.3g} {words}")
+    words = f"is too large; expected at most {largest:.0e}"
+    sheet.refuse(target, size > largest, lambda row: f"{value[row]:.3g} {words}")
+    small = (size > 0) & (size.max() < 1 / largest)
+    sheet.refuse(target, small, lambda row: f"{value[row]:.3g} is too small; write the values in a smaller unit")
     return value
 
 
 def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -> None:
     """Columns that have no meaning beside this kind of result must be empty."""
-    for column in columns:
-        if sheet.has(column) and (given := ~sheet.blank(column) & ~failed).any():
-            words = f"{what} has no {column!r}; tell every measurement in a row of its own"
-            raise InputError(f"{sheet.at(int(np.argmax(given)), column)}: {words}")
+    for column in filter(sheet.has, columns):
+        words = f"{what} has no {column!r}; tell every measurement in a row of its own"
+        sheet.refuse(column, ~sheet.blank(column) & ~failed, words)
 
 
 def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
@@ -229,51 +221,34 @@ def _failed(sheet: Sheet) -> NDArray[np.bool_]:
     if not sheet.has("status"):
         return np.zeros(sheet.rows, dtype=bool)
     words = pc.utf8_lower(pc.utf8_trim_whitespace(sheet.texts("status", empty=True)))
-    bad = pc.is_in(words, pa.array(BAD))
-    known = pc.or_(bad, pc.is_in(words, pa.array(GOOD)))
-    if (row := pc.index(known, False).as_py()) >= 0:
-        raise InputError(f"{sheet.at(row, 'status')}: expected ok or failed, got {shown(words[row].as_py())}")
-    return np.asarray(bad.to_numpy(zero_copy_only=False), dtype=bool)
+    wrong = ~flags(pc.is_in(words, pa.array([*BAD, *GOOD])))
+    sheet.refuse("status", wrong, lambda row: f"expected ok or failed, got {shown(words[row].as_py())}")
+    return flags(pc.is_in(words, pa.array(BAD)))
 
 
-def _summaries(
-    sheet: Sheet, failed: NDArray[np.bool_], value: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _summaries(sheet: Sheet, failed: NDArray[np.bool_], value: Column) -> tuple[Column, Column]:
     """Standard error and count of rows that are means; NaN and 1 of rows that are single values."""
-    none, ones = np.full(sheet.rows, np.nan), np.ones(sheet.rows)
     if not sheet.has("sem") and not sheet.has("count"):
-        return none, ones
+        return _nothing(sheet), np.ones(sheet.rows)
     for column, other in (("sem", "count"), ("count", "sem")):
         if not sheet.has(column):
             raise InputError(f"{sheet.name} has a column {other!r} but no column {column!r}; a mean needs both")
     no_sem, no_count = sheet.blank("sem") | failed, sheet.blank("count") | failed
     sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", no_count)
     most = LARGEST_SEM * float(np.abs(np.nan_to_num(value)).max(initial=0.0)) or LARGEST
-    checks = (
-        (~no_sem & no_count, "count", "a mean with a standard error needs the count behind it"),
-        (~no_count & no_sem & (count > 1), "sem", "a mean of several values needs its standard error"),
-        (~no_sem & (sem < 0), "sem", "a standard error is at least 0"),
-        (
-            ~no_sem & (sem > most),
-            "sem",
-            f"a standard error above {most:.0e} cannot be of these values; check its unit",
-        ),
-    )
-    for wrong, column, words in checks:
-        if wrong.any():
-            raise InputError(f"{sheet.at(int(np.argmax(wrong)), column)}: {words}")
+    large = f"a standard error above {most:.0e} cannot be of these values; check its unit"
+    sheet.refuse("count", ~no_sem & no_count, "a mean with a standard error needs the count behind it")
+    sheet.refuse("sem", ~no_count & no_sem & (count > 1), "a mean of several values needs its standard error")
+    sheet.refuse("sem", ~no_sem & (sem < 0), "a standard error is at least 0")
+    sheet.refuse("sem", ~no_sem & (sem > most), large)
     return sem, np.where(no_count, 1.0, count)
 
 
-def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> Column:
     values = sheet.numbers(column, skip)
-    with np.errstate(invalid="ignore"):
-        wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > MOST_REPEATS))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise InputError(
-            f"{sheet.at(row, column)}: expected a whole number from 1 to {MOST_REPEATS:,}, got {values[row]:g}"
-        )
+    wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > MOST_REPEATS))
+    words = f"expected a whole number from 1 to {MOST_REPEATS:,}, got"
+    sheet.refuse(column, wrong, lambda row: f"{words} {values[row]:g}")
     return values
 
 

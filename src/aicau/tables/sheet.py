@@ -5,7 +5,8 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import short
+from aicau.store.identity import folded
 from aicau.tables.kinds import is_numeric, is_text, simple
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -29,12 +31,10 @@ _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as it came; `first` is what people call its first row, `lines` what they call each one, if blank lines
-    stand between them."""
+    """A table as it came; `lines` is what people call each row, where this is not 2, 3, 4 ..."""
 
     table: pa.Table
     name: str
-    first: int = 2
     lines: NDArray[np.int64] | None = None
     notes: tuple[str, ...] = ()  # how it was read, where that was no matter of course
 
@@ -45,17 +45,28 @@ class Sheet:
     def has(self, column: str) -> bool:
         return column in self.table.column_names
 
+    def called(self, column: str | None) -> str | None:
+        """What the sheet calls a column: case and blanks do not count; None where it has none."""
+        return next((name for name in self.table.column_names if column and folded(name) == folded(column)), None)
+
     def row(self, index: int) -> int:
         """What a spreadsheet calls a row."""
-        return index + self.first if self.lines is None else int(self.lines[index])
+        return index + 2 if self.lines is None else int(self.lines[index])
 
-    def numbers_of(self, keep: pa.Array) -> NDArray[np.int64]:
-        """What a spreadsheet calls some of the rows."""
-        return np.array([self.row(at) for at in pc.indices_nonzero(keep).to_pylist()], dtype=np.int64)
+    def where(self, keep: NDArray[np.bool_]) -> "Sheet":
+        """Some of the rows, called as they are here."""
+        lines = np.arange(self.rows) + 2 if self.lines is None else self.lines
+        return replace(self, table=self.table.filter(pa.array(keep)), lines=lines[keep])
 
     def at(self, row: int, column: str) -> str:
         """How a message begins."""
         return f"{self.name}, row {self.row(row)}, column {column!r}"
+
+    def refuse(self, column: str, wrong: NDArray[np.bool_], words: str | Callable[[int], str]) -> None:
+        """An error that names the first row that is wrong; `words` may say what stands in it."""
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise InputError(f"{self.at(row, column)}: {words if isinstance(words, str) else words(row)}")
 
     def array(self, column: str) -> pa.Array:
         if not self.has(column):
@@ -87,10 +98,9 @@ class Sheet:
         else:
             raise self._kind(column, "text or whole numbers", kind)
         array = pc.fill_null(array, "")
-        for words, bad in (("is empty", pc.equal(array, "")), ("holds a zero byte", pc.match_substring(array, "\x00"))):
-            where = pc.index(bad, True).as_py()
-            if where >= 0 and not (empty and words == "is empty"):
-                raise InputError(f"{self.at(where, column)}: {words}; expected a text or a number")
+        if not empty:
+            self.refuse(column, flags(pc.equal(array, "")), "is empty; expected a text or a number")
+        self.refuse(column, flags(pc.match_substring(array, "\x00")), "holds a zero byte; expected a text or a number")
         return array
 
     def numbers(self, column: str, skip: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
@@ -106,15 +116,10 @@ class Sheet:
         if skip is not None:
             bad &= ~skip
             values = np.where(skip, np.nan, values)
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise InputError(f"{self.at(row, column)}: expected a finite number, got {shown(array[row].as_py())}")
-        if pa.types.is_integer(array.type) and (huge := np.abs(np.nan_to_num(values)) >= EXACT).any():
-            row = int(np.argmax(huge))
-            raise InputError(
-                f"{self.at(row, column)}: {array[row].as_py()} has more digits than a number can keep;"
-                " write it as text, or with fewer digits"
-            )
+        self.refuse(column, bad, lambda row: f"expected a finite number, got {shown(array[row].as_py())}")
+        if pa.types.is_integer(array.type):
+            words = "has more digits than a number can keep; write it as text, or with fewer digits"
+            self.refuse(column, np.abs(np.nan_to_num(values)) >= EXACT, lambda row: f"{array[row].as_py()} {words}")
         return values
 
     def labels(self, column: str, skip: NDArray[np.bool_]) -> list[str | None]:
@@ -123,9 +128,8 @@ class Sheet:
         if pa.types.is_floating(array.type):  # whole numbers beside a missing one
             value = np.where(skip, np.nan, _floats(array))
             whole = np.nan_to_num(value, nan=0, posinf=np.inf, neginf=-np.inf)
-            if (wrong := (whole != np.floor(whole)) | (np.abs(whole) >= EXACT)).any():
-                row = int(np.argmax(wrong))
-                raise InputError(f"{self.at(row, column)}: expected a label, got {value[row]:g}")
+            wrong = (whole != np.floor(whole)) | (np.abs(whole) >= EXACT)
+            self.refuse(column, wrong, lambda row: f"expected a label, got {value[row]:g}")
             array = pa.array(whole.astype(np.int64), mask=np.isnan(value))
         if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
             array = array.cast(pa.string())
@@ -144,10 +148,8 @@ class Sheet:
         """Where nothing stands: an empty cell, a null or a NaN."""
         array = self.array(column)
         if is_text(array.type):
-            array = pc.equal(pc.utf8_trim_whitespace(pc.fill_null(array, "")), "")
-        else:
-            array = pc.is_null(array, nan_is_null=True)
-        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
+            return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(array, "")), ""))
+        return flags(pc.is_null(array, nan_is_null=True))
 
     def looks_numeric(self, column: str) -> bool:
         """Numbers, or text of which at least half reads as numbers (the rest is then an error to point at)."""
@@ -207,8 +209,8 @@ class Sheet:
 
 def checked(table: pa.Table, name: str, lines: NDArray[np.int64] | None = None, notes: tuple[str, ...] = ()) -> Sheet:
     """A table with a distinct name for each column, and with rows. Columns and rows of nothing are left out."""
-    table, lines = _filled(table, lines)
-    names = table.column_names
+    sheet = _filled(Sheet(table, name, lines, notes))
+    names = sheet.table.column_names
     too_many(len(names), name)
     seen: dict[str, int] = {}
     for at, column in enumerate(names, 1):
@@ -220,9 +222,9 @@ def checked(table: pa.Table, name: str, lines: NDArray[np.int64] | None = None, 
         if column in seen:
             raise InputError(f"{name}, row 1: columns {seen[column]} and {at} are both called {column!r}")
         seen[column] = at
-    if table.num_rows == 0:
+    if sheet.rows == 0:
         raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
-    return Sheet(table, name, lines=lines, notes=notes)
+    return sheet
 
 
 def too_many(columns: int, name: str) -> None:
@@ -230,32 +232,32 @@ def too_many(columns: int, name: str) -> None:
         raise InputError(f"{name} has {columns:,} columns; at most {MOST_COLUMNS:,} can be read")
 
 
-def _filled(table: pa.Table, lines: NDArray[np.int64] | None) -> tuple[pa.Table, NDArray[np.int64] | None]:
+def _filled(sheet: Sheet) -> Sheet:
     """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
+    columns, names = sheet.table.columns, sheet.table.column_names
+    keep = [at for at, name in enumerate(names) if name or not (_empty(columns[at]).all() or _numbering(columns, at))]
+    sheet = replace(sheet, table=sheet.table.select(keep))
+    blank = np.full(sheet.rows, bool(keep))
+    for column in sheet.table.columns:
+        if not blank.any():
+            return sheet
+        blank &= _empty(column)
+    return sheet.where(~blank) if blank.any() else sheet
 
-    def empty(at: int) -> pa.ChunkedArray:
-        column = table.column(at)
-        return pc.equal(pc.fill_null(column, ""), "") if is_text(column.type) else pc.is_null(column)
 
-    def numbering(at: int) -> bool:
-        """Numbers of rows, which some programs put before the first column."""
-        cells = (str(cell) for cell in table.column(at).slice(0, 1000).to_pylist())
-        return at == 0 and table.num_columns > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+def _empty(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return flags(pc.equal(pc.fill_null(column, ""), "") if is_text(column.type) else pc.is_null(column))
 
-    def needed(at: int) -> bool:
-        return bool(table.column_names[at]) or not (pc.all(empty(at)).as_py() or numbering(at))
 
-    table = table.select([at for at in range(table.num_columns) if needed(at)])
-    if not table.num_columns or not table.num_rows:
-        return table, lines
-    blank = empty(0)
-    for at in range(1, table.num_columns):
-        if not pc.any(blank).as_py():
-            return table, lines
-        blank = pc.and_(blank, empty(at))
-    keep = np.flatnonzero(~blank.to_numpy())
-    numbers = np.arange(table.num_rows) + 2 if lines is None else lines
-    return table.take(pa.array(keep)), numbers[keep]
+def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
+    """Numbers of rows, which some programs put before the first column."""
+    cells = (str(cell) for cell in columns[at].slice(0, 1000).to_pylist())
+    return at == 0 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+
+
+def flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Truth values as NumPy's."""
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _floats(array: pa.Array) -> NDArray[np.float64]:
