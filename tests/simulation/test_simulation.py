@@ -24,7 +24,7 @@ STRATEGIES = [
 def small(problem, runs, strategies=STRATEGIES, seed=0):
     made = problems.make(problem, grid=10)
     return simulate(
-        made, strategies, initial=6, batch_size=3, rounds=4, runs=runs, seed=seed, device="cpu", ensemble=QUICK
+        made, strategies, initial=6, batch_size=3, rounds=3, runs=runs, seed=seed, device="cpu", ensemble=QUICK
     )
 
 
@@ -36,7 +36,7 @@ def all_of(problem, runs):
 
 @pytest.mark.parametrize("problem", ["type1", "type2", "type3"])
 def test_a_run_is_the_same_bits_however_many_runs_are_computed_together(problem):
-    few, many = all_of(problem, 2), all_of(problem, 5)
+    few, many = all_of(problem, 2), all_of(problem, 3)
     assert np.array_equal(few.mse, many.mse[:, :2])
     assert np.array_equal(few.queried, many.queried[:, :2])
 
@@ -53,25 +53,25 @@ def test_same_seed_same_result_and_other_seed_another():
 
 
 def test_strategies_share_initial_points_and_first_model():
-    result = all_of("type2", 5)
+    result = all_of("type2", 3)
     assert (result.queried[:, :, :6] == result.queried[:1, :, :6]).all()
     assert (result.mse[:, :, 0] == result.mse[:1, :, 0]).all()
 
 
 def test_type_1_never_repeats_a_point():
-    result = all_of("type1", 5)
+    result = all_of("type1", 3)
     for row in result.queried.reshape(-1, result.queried.shape[-1]):
-        assert len(set(row.tolist())) == 18
+        assert len(set(row.tolist())) == 15
 
 
 def test_result_as_frame_and_json():
     result = small("type2", 3, ["random", "lc"])
     frame = result.to_frame()
-    assert len(frame) == 2 * 3 * 5
-    row = frame.query("strategy == 'lc' and run == 2 and round == 4").iloc[0]
-    assert row["mse"] == result.mse[1, 2, 4]
-    assert row["points"] == 18
-    assert row["queried"] == " ".join(map(str, result.queried[1, 2, 15:18]))
+    assert len(frame) == 2 * 3 * 4
+    row = frame.query("strategy == 'lc' and run == 2 and round == 3").iloc[0]
+    assert row["mse"] == result.mse[1, 2, 3]
+    assert row["points"] == 15
+    assert row["queried"] == " ".join(map(str, result.queried[1, 2, 12:15]))
     data = json.loads(json.dumps(result.to_json(), allow_nan=False))
     assert set(data) == {"strategies", "paired", "seconds"}
     assert data["strategies"]["lc"]["mse"] == result.mse[1].tolist()

@@ -24,24 +24,10 @@ HALVINGS = 60  # of the interval that holds the threshold: to the last digit
 
 @dataclass(frozen=True)
 class Goal:
-    """What a campaign is for.
-
-    Parameters
-    ----------
-    name : {"map", "max", "min", "above", "below"}
-    threshold : float, optional
-        For above and below.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.acquisition.goals import Goal
-    >>> Goal.parse("above:2").weights(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 1.0, 0.0]))
-    tensor([0.1587, 0.5000, 1.0000])
-    """
+    """What a campaign is for."""
 
     name: str = "map"
-    threshold: float | None = None
+    threshold: float | None = None  # for above and below
 
     @classmethod
     def parse(cls, text: str) -> "Goal":

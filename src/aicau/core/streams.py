@@ -5,6 +5,7 @@ any shape `(...)` and return `(..., *shape)`, so run 7 draws the same numbers wh
 together, and on every device (integer arithmetic is exact). The generator is SplitMix64 (Steele, Lea & Flood 2014).
 """
 
+import math
 from enum import IntEnum
 
 import torch
@@ -75,10 +76,7 @@ def runs(seed: int, count: int, device: torch.device | str = "cpu") -> Tensor:  
 
 def bits(keys: Tensor, *shape: int) -> Tensor:  # (..., *shape)
     """64 random bits per entry, as int64."""
-    count = 1
-    for size in shape:
-        count *= size
-    counter = torch.arange(1, count + 1, device=keys.device, dtype=torch.int64) * _GAMMA
+    counter = torch.arange(1, math.prod(shape) + 1, device=keys.device, dtype=torch.int64) * _GAMMA
     return _mix(keys[..., None] + counter).reshape(*keys.shape, *shape)
 
 

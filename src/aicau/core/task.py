@@ -83,8 +83,8 @@ class Task:
         """
         if self.probabilities:
             return torch.zeros_like(y[..., 0]), torch.ones_like(y[..., 0])
-        weight = 1 / (index[..., :, None] == index[..., None, :]).sum(-1).to(y) if index.shape[-1] <= 4096 else None
-        weight = torch.ones_like(y) if weight is None else weight
+        alike = torch.ones_like(y) if y.shape[-1] > 4096 else (index[..., :, None] == index[..., None, :]).sum(-1).to(y)
+        weight = 1 / alike
         mean = (y * weight).sum(-1) / weight.sum(-1)
         if not self.squared:
             return torch.zeros_like(mean), torch.where(mean > 0, mean, 1.0)

@@ -75,9 +75,9 @@ def first_alike(x: Tensor) -> Tensor:  # (..., l, d) -> (..., l)
     code = streams.digest(x.double())
     order = torch.argsort(code, dim=-1, stable=True)
     ordered = code.gather(-1, order)
-    new = torch.ones_like(order)
-    new[..., 1:] = (ordered[..., 1:] != ordered[..., :-1]).to(order.dtype)
-    start = torch.where(new > 0, torch.arange(order.shape[-1], device=x.device), 0).cummax(-1).values
+    new = torch.ones_like(order, dtype=torch.bool)
+    new[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    start = torch.where(new, torch.arange(order.shape[-1], device=x.device), 0).cummax(-1).values
     return torch.empty_like(order).scatter_(-1, order, order.gather(-1, start))
 
 
