@@ -262,7 +262,7 @@ def test_the_factor_of_the_posterior_is_its_covariance():
     )
     at = torch.tensor(at)[None]
     half = fitted._half(at)
-    dense = (fitted._prior_between(at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
+    dense = (fitted.rows.prior(fitted.theta, at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
     factor, rest = fitted.factor(at, 50)
     torch.testing.assert_close(factor @ factor.mT + torch.diag_embed(rest), dense, rtol=1e-4, atol=1e-6)
     factor, rest = fitted.factor(at, 6)

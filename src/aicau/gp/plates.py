@@ -155,8 +155,9 @@ def without_plates(
 
 def certainty(fitted: noise.Fitted) -> Tensor:  # (runs,)
     """Probability that batches differ at all, by the likelihood with and without them."""
-    rows, plainly = fitted.posterior.rows, noise.process(fitted.posterior.rows.x.shape[-1], fades=False)
-    bare = plainly.fit(rows.x, rows.y, rows.valid, rows.relative, most=noise.MOST)
+    rows, near = fitted.posterior.rows, fitted.posterior.theta[:, : 2 + fitted.posterior.rows.x.shape[-1]]
+    plainly = noise.process(rows.x.shape[-1], fades=False)
+    bare = plainly.fit(rows.x, rows.y, rows.valid, rows.relative, most=noise.MOST, near=near)
     without, together = (plainly.objective(own.theta, own.rows)[0] for own in (bare, fitted.posterior))
     return torch.sigmoid(without - together - 0.5 * rows.valid.sum(-1).to(without).log())
 

@@ -24,6 +24,7 @@ SPREADS = torch.tensor([1.0, 1.0, 0.5, 0.7], dtype=torch.double)  # of the prior
 SHARES = (0.05, 0.9)  # the least and the largest ρ that a prior is centred on
 BOUNDS = torch.tensor([[-6.0, 6.0], [-9.0, 6.0], [-2.0, 2.0], [-6.0, 6.0]], dtype=torch.double)
 HEIGHTS = 33  # measured values that a place is found among
+NEAR = 1024  # candidates whose nearest measured point is sought at a time
 HALF = 0.5  # candidates that a measured point stands for beside its own
 
 
@@ -89,6 +90,6 @@ def fit(
 
 def shares(fresh: Tensor, measured: Tensor) -> Tensor:  # (n, p), (l, p) coordinates -> (l,)
     """Candidates that are not measured and have this measured point as their nearest one, 1 on average."""
-    nearest = torch.cdist(fresh, measured).argmin(1)
+    nearest = torch.cat([torch.cdist(part, measured).argmin(1) for part in fresh.split(NEAR)])
     count = torch.bincount(nearest, minlength=len(measured)).to(fresh) + HALF
     return count / count.mean()
