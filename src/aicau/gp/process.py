@@ -20,6 +20,7 @@ PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first al
 FEW, SCREEN = 64, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
 SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
 COARSE = 200  # least rows that an optimum is sought on first
+LOOSE = 1e-5  # tolerance with twice as many rows and more: a hundredth of log likelihood says nothing
 MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
 
 
@@ -99,8 +100,7 @@ class Process:
         starts = [[1.0, *[length] * features, *rest] for length in self.starts]
         begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()[:, None].expand(-1, len(y), -1)
         begin = begin if near is None else near[None]
-        halve = near is None and not self.screened and not y.is_cuda
-        return self._parameters(rows, begin, lower, upper, most or y.shape[-1], halve), rows, shift, scale
+        return self._parameters(rows, begin, lower, upper, most or y.shape[-1], near is None), rows, shift, scale
 
     def _parameters(
         self,
@@ -109,16 +109,17 @@ class Process:
         lower: Tensor,  # (q,)
         upper: Tensor,  # (q,)
         most: int,
-        halve: bool,  # begin with half of many rows: they find most of the way at an eighth of the cost
+        afresh: bool,  # begin with half of many rows: they find most of the way at an eighth of the cost
     ) -> Tensor:  # (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, most = len(rows.y), min(most, rows.y.shape[-1])
         if not rows.y.is_cuda and runs > 1:
             one = [(rows[i : i + 1], starts[:, i : i + 1]) for i in range(runs)]
-            return torch.cat([self._parameters(*own, lower, upper, most, halve) for own in one])
+            return torch.cat([self._parameters(*own, lower, upper, most, afresh) for own in one])
         some, begin = rows.thin(most), starts
-        if halve and most >= 2 * COARSE:
-            begin = self._parameters(rows, starts, lower, upper, most // 2, halve)[None]
+        large = most >= 2 * COARSE and not self.screened and not rows.y.is_cuda
+        if large and afresh:
+            begin = self._parameters(rows, starts, lower, upper, most // 2, True)[None]
         if self.screened:
             begin = torch.cat([begin, self._screen(rows.thin(SCREEN_ROWS), lower, upper)])
         number = len(begin)
@@ -127,8 +128,8 @@ class Process:
             found = together(lambda theta: self.objective(theta, many), begin.flatten(0, 1), lower, upper)
             thetas, values = found[0].unflatten(0, (number, runs)), found[1].unflatten(0, (number, runs))
         else:
-            objective = partial(self.objective, rows=some)
-            each = [alone(objective, start[0], lower, upper, self.tolerance) for start in begin]
+            objective, tolerance = partial(self.objective, rows=some), max(self.tolerance, LOOSE * large)
+            each = [alone(objective, start[0], lower, upper, tolerance) for start in begin]
             thetas, values = (torch.stack(part) for part in zip(*each, strict=True))  # (s, runs, q), (s, runs)
         return thetas[values.argmin(0), torch.arange(runs, device=values.device)]
 
