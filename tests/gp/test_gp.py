@@ -262,7 +262,7 @@ def test_the_factor_of_the_posterior_is_its_covariance():
     )
     at = torch.tensor(at)[None]
     half = fitted._half(at)
-    dense = (fitted._prior_between(at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
+    dense = (fitted.rows.prior(fitted.theta, at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
     factor, rest = fitted.factor(at, 50)
     torch.testing.assert_close(factor @ factor.mT + torch.diag_embed(rest), dense, rtol=1e-4, atol=1e-6)
     factor, rest = fitted.factor(at, 6)
@@ -300,3 +300,26 @@ def test_where_rounding_would_matter_nothing_is_rounded():
     fitted = gp.Process(alpha=1e-8).fit(x, torch.sin(9 * x[..., 0]), torch.ones(1, 60, dtype=torch.bool))
     at = torch.rand(1, 50, 1)
     assert torch.equal(fitted.mean(at), fitted.mean(at.double()))
+
+
+def test_many_rows_begin_with_half_of_them_and_find_the_same_optimum(monkeypatch):
+    x, y = noisy(3, 420, 2, 0.3)
+    rows = torch.tensor(x)[None], torch.tensor(y)[None], torch.ones(1, 420, dtype=torch.bool)
+    process = gp.Process(noise=True, constant=1.0, signal_prior=(0.0, 1.0), length_prior=(0.0, 1.0))
+    seen = []
+    whole = gp.Process.objective
+    monkeypatch.setattr(
+        gp.Process, "objective", lambda self, t, rows: seen.append(rows.y.numel()) or whole(self, t, rows)
+    )
+    halved = process.fit(*rows)
+    assert set(seen) == {210, 420}
+    monkeypatch.setattr("aicau.gp.process.COARSE", 500)
+    plain = process.fit(*rows)
+    one, other = (float(process.objective(each.theta, each.rows)[0]) for each in (halved, plain))
+    assert one == pytest.approx(other, abs=0.02)
+    at = torch.tensor(x[:50])[None]
+    torch.testing.assert_close(halved.mean(at), plain.mean(at), rtol=0, atol=0.01)
+    seen.clear()
+    monkeypatch.setattr("aicau.gp.process.COARSE", 200)
+    process.fit(*rows, near=plain.theta)
+    assert set(seen) == {420}  # who starts near the optimum needs no half

@@ -79,14 +79,12 @@ class Evidence:
         return torch.where(apart.sum(-2) > 0, outside, inside) - o.y
 
     def at_most(self, rows: int) -> tuple["Evidence", Tensor | None]:  # and (..., l) measurements behind each row
-        """The same with one mean per point where there are more rows than that, and with some of the points where
-        even these are more: the cost of a process is cubic. For one run."""
+        """The same with one mean per point where there are more rows than that. For one run."""
         o = self.observations
         if o.rows <= rows:
             return self, None
         seen = o.collapse()
         at = seen.valid[0].nonzero()[:, 0]
-        at = at[torch.linspace(0, len(at) - 1, min(len(at), rows), device=at.device).long()]
         index = seen.index[:, at]
         few = Observations(index, seen.mean[:, at], torch.zeros_like(index[0]))
         row = torch.searchsorted(*(part.contiguous() for part in (o.index[0].sort().values, index[0])))

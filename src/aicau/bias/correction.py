@@ -16,6 +16,8 @@ from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, SMALL, over, threads_for
 from aicau.gp import noise
 
+MANY = "many."  # before the names of all rows, where the noise is known from some
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -49,9 +51,10 @@ class Correction:
     frame: Frame
 
     @classmethod
-    def of(cls, process: noise.Fitted, value: Tensor, truth: bool, frame: Frame) -> "Correction":
+    def of(cls, process: noise.Fitted, truth: bool, frame: Frame) -> "Correction":
         predicted, spread = process.left_out()
-        error = value - predicted
+        posterior = process.posterior
+        error = posterior.rows.y * posterior.scale[..., None] + posterior.shift[..., None] - predicted
         return cls(process, truth, (error**2).mean(-1), error * (process.inflated() / spread).sqrt(), frame)
 
     def moments(
@@ -76,7 +79,7 @@ class Correction:
         if rank:
             mean, (factor, rest) = posterior.mean(at), posterior.factor(at, rank)
         else:
-            mean, rest = posterior.both(at)
+            mean, rest = self.process.both(at)
             factor = rest[..., None][..., :0]
         return Moments(
             ensemble - mean if self.truth else mean,
@@ -89,7 +92,7 @@ class Correction:
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each
         """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
-        mean, variance = self.process.posterior.both(self.frame.coordinates(x)[None])
+        mean, variance = self.process.both(self.frame.coordinates(x)[None])
         return ensemble - mean if self.truth else mean, variance, self.noise(x)[None]
 
     @property
@@ -104,25 +107,13 @@ class Correction:
 
     def state(self) -> dict[str, Tensor]:
         """What `load` needs."""
-        posterior = self.process.posterior
-        rows, frame = posterior.rows, self.frame
-        assert rows.relative is not None
-        kept = {
-            "theta": posterior.theta,
-            "x": rows.x,
-            "y": rows.y,
-            "fixed": rows.fixed,
-            "relative": rows.relative,
-            "shift": posterior.shift,
-            "scale": posterior.scale,
-            "inflation": self.process.inflation,
-            "width": self.process.width,
-            "shared": self.process.shared,
-            "square": self.square,
-            "left_out": self.left_out,
-            "frame": torch.stack([frame.mean, frame.spread, frame.stretch]),
-        }
-        return kept if rows.batch is None else kept | {"batch": rows.batch}
+        process, posterior, frame = self.process, self.process.posterior, self.frame
+        kept = posterior.rows.tensors() | {"theta": posterior.theta, "shift": posterior.shift, "scale": posterior.scale}
+        kept |= {"inflation": process.inflation, "width": process.width, "shared": process.shared}
+        kept |= {"square": self.square, "left_out": self.left_out}
+        kept |= {"frame": torch.stack([frame.mean, frame.spread, frame.stretch])}
+        more = {} if process.many is None else process.many.rows.tensors()
+        return kept | {f"{MANY}{name}": part for name, part in more.items()}
 
     def words(self) -> dict[str, Any]:
         """What `state` cannot hold."""
@@ -131,9 +122,10 @@ class Correction:
     @classmethod
     def load(cls, tensors: dict[str, Tensor], truth: bool, fades: bool) -> "Correction":
         """What `state` and `words` gave."""
-        t = tensors
-        valid, none = torch.ones_like(t["y"], dtype=torch.bool), torch.zeros_like(t["y"])
-        rows = gp.Rows(t["x"], t["y"], valid, t["fixed"], t["relative"], t.get("batch"), fades, constant=noise.CONSTANT)
-        posterior = gp.Posterior.of(t["theta"], rows, t["shift"], t["scale"])
-        process = noise.Fitted(posterior, none, t["shared"], t["inflation"], t["width"])
-        return cls(process, truth, t["square"], t["left_out"], Frame(*t["frame"]))
+        t, flat = tensors, {"constant": noise.CONSTANT}
+        rows, found = gp.Rows.load(t, fades=fades, **flat), (t["theta"], t["shift"], t["scale"])
+        more = {name.removeprefix(MANY): part for name, part in t.items() if name.startswith(MANY)}
+        many = gp.Many.of(found[0], gp.Rows.load(more, **flat), *found[1:]) if more else None
+        posterior = gp.Posterior.of(found[0], rows, *found[1:])
+        own = noise.Fitted(posterior, torch.zeros_like(t["y"]), t["shared"], t["inflation"], t["width"], many)
+        return cls(own, truth, t["square"], t["left_out"], Frame(*t["frame"]))

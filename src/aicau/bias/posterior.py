@@ -25,7 +25,7 @@ from aicau.core.errors import unknown
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
 from aicau.core.runs import by_run, over, threads
-from aicau.gp import noise
+from aicau.gp import EXACT, noise
 
 TARGETS = ("best", "truth", "residual")
 BATCHES = ("field", "shift", "none")
@@ -48,7 +48,7 @@ class Posterior:
     shape : str
         Of the kernel.
     most_rows : int
-        Measurements that the process sees one by one; its cost is cubic.
+        Measurements that the process sees one by one; of more it sees the mean of each point.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Posterior:
     target: str = "best"
     batches: str = "field"
     rank: int = 32
-    most_rows: int = 1500
+    most_rows: int = EXACT
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -132,8 +132,10 @@ class Posterior:
 
         def fit(target: str) -> Correction:
             value = y if target == "truth" else residual
-            process = noise.fit(rows, value, together, counts, self.batches == "field", True)
-            return Correction.of(process, value, target == "truth", frame)
+            if counts is not None:
+                return Correction.of(noise.fit_many(rows, value, counts), target == "truth", frame)
+            process = noise.fit(rows, value, together, None, self.batches == "field", True)
+            return Correction.of(process, target == "truth", frame)
 
         targets = ("truth", "residual") if self.target == "best" else (self.target,)
         return list(over(fit, targets) if y.numel() > FEW and not y.is_cuda else map(fit, targets))

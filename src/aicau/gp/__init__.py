@@ -14,5 +14,6 @@ identity: they change neither the likelihood nor a prediction.
 """
 
 from aicau.gp.likelihood import Rows, covariance, negative_log_likelihood, rbf, squares
+from aicau.gp.many import EXACT, Many, fitted
 from aicau.gp.posterior import Posterior, chunks
 from aicau.gp.process import BATCH_BOUNDS, Process, fit

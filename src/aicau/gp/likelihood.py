@@ -98,6 +98,10 @@ class Rows:
         kept = self._map(lambda t: t.gather(-1, at) if t.ndim == at.ndim else t.gather(-2, _columns(at, t)))
         return replace(kept, valid=number < count)
 
+    def part(self, at: Tensor | slice) -> "Rows":  # (k,)
+        """Some of the rows, the same ones of every run."""
+        return self._map(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :])
+
     def repeat(self, times: int) -> "Rows":
         """All runs so many times over."""
         return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
@@ -107,41 +111,75 @@ class Rows:
         parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}
         return replace(self, **parts)
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What `load` needs beside settings, where no row is padded."""
+        names = ("x", "y", "fixed", "relative", "batch")
+        return {name: part for name in names if (part := getattr(self, name)) is not None}
+
+    @classmethod
+    def load(cls, t: dict[str, Tensor], **settings: Any) -> "Rows":
+        """What `tensors` gave."""
+        valid = torch.ones_like(t["y"], dtype=torch.bool)
+        return cls(t["x"], t["y"], valid, t["fixed"], t["relative"], t.get("batch"), **settings)
+
     def masked(self, between: Tensor) -> Tensor:  # (..., l, l)
         """0 where a row is padded."""
         return between if self.pairs is None else between * self.pairs
 
-    def shared(self, theta: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
-        """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (0 for a shift)."""
+    def prior(self, theta: Tensor, a: Tensor, b: Tensor) -> Tensor:  # (..., l, p), (..., n, p) -> (..., l, n)
+        """Covariance of the truth at any points, its constant and its trend included."""
+        whole = kernel(a, b, theta, self.shape) + self.constant
+        return whole.add_(a @ b.mT, alpha=self.linear) if self.linear else whole
+
+    def prior_at(self, theta: Tensor, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
+        """Its diagonal."""
+        level = theta[..., :1].exp() + self.constant
+        return level + self.linear * (at**2).sum(-1) if self.linear else level.expand(at.shape[:-1])
+
+    def noise(self, theta: Tensor) -> Tensor:  # (..., l)
+        """Variance of every row that is its own."""
+        if self.relative is None:
+            return self.fixed
+        return self.fixed + theta[..., 1 + self.x.shape[-1], None].exp() * self.relative
+
+    @cached_property
+    def _mates(self) -> Tensor:  # (..., l, l)
+        """1 where two rows stand in one batch."""
         assert self.batch is not None
-        same = self.masked(self.batch[..., :, None] == self.batch[..., None, :])
+        return self.masked(self.batch[..., :, None] == self.batch[..., None, :]).to(self.y)
+
+    @cached_property
+    def _apart(self) -> Tensor:  # (..., l, l)
+        """|h − h*|."""
+        plain = self.y.new_zeros(*self.y.shape[:-1], 1 + self.x.shape[-1])
+        return squares(self.x, self.x, plain).sqrt_()
+
+    def shared(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:  # (..., l, l) twice
+        """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (None for a shift)."""
         at = 1 + self.x.shape[-1] + (self.relative is not None)
-        size = theta[..., at, None, None].exp() * same
+        size = theta[..., at, None, None].exp() * self._mates
         if not self.fades:
-            return size, torch.zeros_like(size)
-        plain = torch.zeros_like(theta[..., : 1 + self.x.shape[-1]])
-        far = (squares(self.x, self.x, plain).sqrt() / theta[..., at + 1, None, None].exp()).clamp_max(FAR)
-        return size * torch.exp(-far), far
+            return size, None
+        far = (self._apart / theta[..., at + 1, None, None].exp()).clamp_max_(FAR)
+        return size.mul_(torch.exp(-far)), far
 
 
-def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor]:  # (..., l, l) each
-    """K of the rows, its part σ_f² k, and −2 σ_f² ∂k/∂r²."""
+def covariance(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor | None] | None]:
+    # (..., l, l) each
+    """K of the rows, its part σ_f² k, −2 σ_f² ∂k/∂r², and what batches share."""
     size = theta[..., 0, None, None].exp()
     k, slope = SHAPES[rows.shape](squares(rows.x, rows.x, theta))
     signal = rows.masked(size * k)
     slope = signal if slope is k else rows.masked(size * slope)
-    diagonal = rows.fixed
-    at = 1 + rows.x.shape[-1]
-    if rows.relative is not None:
-        diagonal = diagonal + theta[..., at, None].exp() * rows.relative
     whole = signal + rows.constant
     if rows.linear:
         whole = whole.add_(rows.x @ rows.x.mT, alpha=rows.linear)
-    if rows.batch is not None:
-        whole = whole.add_(rows.shared(theta)[0])
+    shared = None if rows.batch is None else rows.shared(theta)
+    if shared is not None:
+        whole = whole.add_(shared[0])
     whole = rows.masked(whole)
-    whole.diagonal(dim1=-2, dim2=-1).add_(torch.where(rows.valid, diagonal, 1.0))
-    return whole, signal, slope
+    whole.diagonal(dim1=-2, dim2=-1).add_(torch.where(rows.valid, rows.noise(theta), 1.0))
+    return whole, signal, slope, shared
 
 
 def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) -> (..., l, l)
@@ -157,7 +195,7 @@ def _inverse(cholesky: Tensor, failed: Tensor) -> Tensor:  # (..., l, l), (...) 
 
 def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (..., q) -> (...), (..., q)
     """−log p(y) up to a constant that depends on the number of rows, and its gradient by theta."""
-    whole, signal, slope = covariance(theta, rows)
+    whole, signal, slope, shared = covariance(theta, rows)
     cholesky, failed = torch.linalg.cholesky_ex(whole)
     inverse = _inverse(cholesky, failed)
     weights = (inverse @ rows.y[..., None])[..., 0]
@@ -168,15 +206,16 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     sloped = core * slope
     scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
-    parts = [-0.5 * (core * signal).sum((-1, -2))[..., None], -by_length]
+    by_size = (sloped if slope is signal else core * signal).sum((-1, -2))[..., None]
+    parts = [-0.5 * by_size, -by_length]
     at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid
         parts.append(-0.5 * theta[..., at : at + 1].exp() * own.sum(-1, keepdim=True))
-    if rows.batch is not None:
-        shared, far = rows.shared(theta)
-        parts.append(-0.5 * (core * shared).sum((-1, -2))[..., None])
-        if rows.fades:
-            parts.append(-0.5 * (core * shared * far).sum((-1, -2))[..., None])
+    if shared is not None:
+        own = core * shared[0]
+        parts.append(-0.5 * own.sum((-1, -2))[..., None])
+        if shared[1] is not None:
+            parts.append(-0.5 * (own * shared[1]).sum((-1, -2))[..., None])
     bad = (failed > 0) | ~torch.isfinite(value)
     return torch.where(bad, torch.inf, value), torch.where(bad[..., None], 0.0, torch.cat(parts, -1))

@@ -15,7 +15,7 @@ out by generalised least squares.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to 
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
 FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
-MOST = 512  # rows that hyper-parameters are fitted on
+MOST = 500  # rows that hyper-parameters are fitted on; with 512 columns of matrices collide in the cache
 
 
 def process(features: int, fades: bool = True) -> gp.Process:
@@ -53,6 +53,11 @@ class Fitted:
     shared: Tensor  # (runs,)
     inflation: Tensor  # (runs, l) squared standardised left-out residuals
     width: Tensor  # (runs,) over which the variance changes; infinite: nowhere
+    many: gp.Many | None = None  # of all rows, where `posterior` is of some
+
+    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
+        """Mean and variance of the truth."""
+        return (self.many or self.posterior).both(at)
 
     def variance_at(self, at: Tensor) -> Tensor:  # (runs, n, p) -> (runs, n)
         """σ²_Y over the pool."""
@@ -128,11 +133,28 @@ def fit(
     if not bool(torch.isinf(width).all()):
         factor = local_factor(x, x, inflation, width)
         factor = factor / factor.mean(-1, keepdim=True)
-        posterior = settings.fit(x, y, valid, weight * factor, batch, most=MOST)
+        posterior = settings.fit(x, y, valid, weight * factor, batch, MOST, posterior.theta)
         inflation = _squares(posterior, y) * factor
     shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
     shift = posterior.batch_shift()[0] if batch is not None else torch.zeros_like(y)
     return Fitted(posterior, shift, shared, inflation, width)
+
+
+def fit_many(
+    x: Tensor,  # (1, l, p)
+    y: Tensor,  # (1, l)
+    counts: Tensor,  # (1, l)
+) -> Fitted:
+    """The same of any number of rows without batches: parameters and noise from some of them, evenly spaced."""
+    if y.shape[-1] <= gp.EXACT:
+        return fit(x, y, None, counts, local=True)
+    some = torch.linspace(0, y.shape[-1] - 1, gp.EXACT, device=y.device).long()
+    fitted = fit(x[:, some], y[:, some], None, counts[:, some], local=True)
+    own = fitted.posterior
+    weight = local_factor(x, own.rows.x, fitted.inflation, fitted.width) / counts.to(y)
+    fixed, value = torch.full_like(y, process(1).alpha), (y - own.shift[:, None]) / own.scale[:, None]
+    rows = gp.Rows(x, value, torch.ones_like(y, dtype=torch.bool), fixed, weight, constant=CONSTANT)
+    return replace(fitted, many=gp.Many.of(own.theta, rows, own.shift, own.scale))
 
 
 def _squares(posterior: gp.Posterior, y: Tensor) -> Tensor:  # (runs, l)

@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from aicau.gp.likelihood import SHAPES, Rows, covariance, kernel, squares
+from aicau.gp.likelihood import SHAPES, Rows, covariance, squares
 
 PIVOTS = 4096  # points a factor's pivots are sought among
 CELLS = 10**6  # entries of a cross-covariance held at once on the CPU: about what its cache holds
@@ -72,7 +72,7 @@ class Posterior:
                 means.append((cross @ self.weights[..., None])[..., 0])
                 if spread:
                     half = torch.linalg.solve_triangular(self.cholesky, cross.mT, upper=False)
-                    variances.append(self._prior_at(some) - (half**2).sum(-2))
+                    variances.append(self.rows.prior_at(self.theta, some) - (half**2).sum(-2))
             mean = torch.cat(means, -1)
             variance = torch.cat(variances, -1) if spread else mean
         return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
@@ -98,16 +98,20 @@ class Posterior:
         pivots = self._pivots(some, min(rank, some.shape[-2]))
         chosen = some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
         half = self._half(chosen)  # (..., l, r)
-        core = self._prior_between(chosen, chosen) - half.mT @ half
-        floor = 1e-10 * self._prior[..., None] * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
+        core = self.rows.prior(self.theta, chosen, chosen) - half.mT @ half
+        floor = (
+            1e-10
+            * (self.theta[..., :1, None].exp() + self.rows.constant)
+            * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
+        )
         root = torch.linalg.cholesky(core + floor)
         factors, rests = [], []
         for part in self._chunks(at):
             own = self._half(part)
-            cross = self._prior_between(part, chosen) - own.mT @ half
+            cross = self.rows.prior(self.theta, part, chosen) - own.mT @ half
             low = torch.linalg.solve_triangular(root, cross.mT, upper=False).mT
             factors.append(low)
-            rests.append((self._prior_at(part) - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
+            rests.append((self.rows.prior_at(self.theta, part) - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
 
@@ -153,19 +157,8 @@ class Posterior:
             error[at], variance[at] = block @ weights[at], block.diagonal()
         return error * self.scale[0], variance * self.scale[0] ** 2
 
-    @property
-    def _prior(self) -> Tensor:  # (..., 1)
-        return self.theta[..., :1].exp() + self.rows.constant
-
-    def _prior_at(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        return self._prior + self.rows.linear * (at**2).sum(-1) if self.rows.linear else self._prior
-
-    def _prior_between(self, a: Tensor, b: Tensor) -> Tensor:
-        smooth = kernel(a, b, self.theta, self.rows.shape) + self.rows.constant
-        return smooth + self.rows.linear * (a @ b.mT) if self.rows.linear else smooth
-
     def _cross(self, at: Tensor) -> Tensor:  # (..., n, l)
-        return self._prior_between(at, self.rows.x) * self.rows.valid[..., None, :]
+        return self.rows.prior(self.theta, at, self.rows.x) * self.rows.valid[..., None, :]
 
     def _half(self, at: Tensor) -> Tensor:  # (..., l, n)
         return torch.linalg.solve_triangular(self.cholesky, self._cross(at).mT, upper=False)
@@ -175,7 +168,7 @@ class Posterior:
 
     def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
         half = self._half(at)
-        left = self._prior_at(at) - (half**2).sum(-2)  # (..., s)
+        left = self.rows.prior_at(self.theta, at) - (half**2).sum(-2)  # (..., s)
         columns: list[Tensor] = []
         pivots = []
         for _ in range(rank):
@@ -183,7 +176,7 @@ class Posterior:
             size = left.gather(-1, best).clamp_min(1e-300).sqrt()
             point = at.gather(-2, best[..., None].expand(*best.shape, at.shape[-1]))
             own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
-            column = self._prior_between(at, point)[..., 0] - (half * own).sum(-2)
+            column = self.rows.prior(self.theta, at, point)[..., 0] - (half * own).sum(-2)
             for earlier in columns:
                 column = column - earlier * earlier.gather(-1, best)
             column = column / size
@@ -227,7 +220,7 @@ class Single:
                     half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
                     half = half.add_(some @ slope) if rows.linear else half
                     taken += half.square_().sum(-1)
-                variances.append(posterior._prior_at(some).float() - taken)
+                variances.append(rows.prior_at(posterior.theta, some.to(rows.x)).float() - taken)
         own = posterior.weights * rows.valid
         trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
         mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]

@@ -29,6 +29,7 @@ SHARES = (0.05, 0.9)  # the least and the largest ρ that a prior is centred on
 BOUNDS = torch.tensor([[-6.0, 6.0], [-9.0, 6.0], [-4.0, 4.0], [-6.0, 6.0]], dtype=torch.double)
 HEIGHTS = 33  # measured values that a place is found among
 BESIDE = 0.5  # what a measured point weighs beside its own candidates, in mean numbers of candidates
+NEAR = 1024  # candidates whose nearest measured point is sought at a time
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def without_folds(fold: Tensor, left: Errors, noise: Tensor) -> tuple[Tensor, Te
 
 def shares(fresh: Tensor, measured: Tensor) -> Tensor:  # (n, p), (l, p) coordinates -> (l,)
     """Candidates not measured that have this measured point as their nearest one, and `BESIDE`; 1 on average."""
-    nearest = torch.cdist(fresh, measured).argmin(1)
+    nearest = torch.cat([torch.cdist(part, measured).argmin(1) for part in fresh.split(NEAR)])
     beside = BESIDE * max(1.0, len(fresh) / len(measured))
     count = torch.bincount(nearest, minlength=len(measured)).to(fresh) + beside
     return count / count.mean()

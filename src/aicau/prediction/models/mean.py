@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from aicau.prediction.models.base import LeftOut, Points
@@ -16,10 +17,9 @@ class MeanModel:
     @classmethod
     def fit(cls, points: Points) -> "tuple[MeanModel, LeftOut]":
         """Measurements weigh alike."""
-        total, count = (points.y * points.count).sum(), points.count.sum()
-        out = points.fold[:, None] == points.fold  # (l, l)
-        left = total - (out * (points.y * points.count)).sum(-1), count - (out * points.count).sum(-1)
-        return cls((total / count)[None]), LeftOut(left[0] / left[1])
+        total, count = points.y * points.count, points.count
+        left = [part.sum() - torch.bincount(points.fold, part)[points.fold] for part in (total, count)]
+        return cls((total.sum() / count.sum())[None]), LeftOut(left[0] / left[1])
 
     def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
         """The same everywhere."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.prediction.models.base import LeftOut, Points
 
-MOST = 256  # rows that the parameters are fitted on: a cubic cost
+MOST = 500  # rows that the parameters are fitted on: a cubic cost
 HONEST = 150
 LENGTHS = (1.0, 2.0)  # of ln ℓ / √(p/2): mean and standard deviation of the prior
 NOISE = (math.log(0.05), 1.5)  # the same of ln σ_n²
@@ -24,14 +24,14 @@ NOISE = (math.log(0.05), 1.5)  # the same of ln σ_n²
 class ProcessModel:
     """A Gaussian process with a length scale per feature."""
 
-    posterior: gp.Posterior
+    posterior: gp.Posterior | gp.Many
 
     @classmethod
     def fit(cls, points: Points, shape: str, trend: float = 0.0) -> "tuple[ProcessModel, LeftOut]":
         """Maximum a posteriori, from one start; folds start from what all rows found."""
         x, y, relative = points.at[None], points.y[None], 1 / points.count[None]
         process, every = settings(shape, x.shape[-1], trend), torch.ones_like(y, dtype=torch.bool)
-        whole = process.fit(x, y, every, relative, most=MOST)
+        whole = gp.fitted(*process.found(x, y, every, relative, most=MOST))
         if y.shape[-1] > HONEST:
             error, variance = whole.left_out_groups(points.fold)
             return cls(whole), LeftOut(points.y - error, (variance - whole.noise()[0] / points.count).clamp_min(0))
@@ -39,7 +39,7 @@ class ProcessModel:
         for fold in points.fold.unique():
             out = points.fold == fold
             kept = ~out
-            without = process.fit(x[:, kept], y[:, kept], every[:, kept], relative[:, kept], near=whole.theta[0])
+            without = process.fit(x[:, kept], y[:, kept], every[:, kept], relative[:, kept], near=whole.theta)
             mean[out], spread[out] = without.mean(x[:, out])[0], without.variance(x[:, out])[0]
         return cls(whole), LeftOut(mean, spread)
 
@@ -58,19 +58,15 @@ class ProcessModel:
 
     def tensors(self) -> dict[str, Tensor]:
         """All that `load` needs."""
-        own, rows = self.posterior, self.posterior.rows
-        assert rows.relative is not None
-        kept = {"theta": own.theta, "x": rows.x, "y": rows.y, "relative": rows.relative, "fixed": rows.fixed}
-        return kept | {"shift": own.shift, "scale": own.scale}
+        own = self.posterior
+        return own.rows.tensors() | {"theta": own.theta, "shift": own.shift, "scale": own.scale}
 
     @classmethod
     def load(cls, t: dict[str, Tensor], shape: str, trend: float = 0.0) -> "ProcessModel":
         """What `tensors` gave."""
-        valid, own = torch.ones_like(t["y"], dtype=torch.bool), settings(shape, t["x"].shape[-1], trend)
-        rows = gp.Rows(
-            t["x"], t["y"], valid, t["fixed"], t["relative"], shape=shape, constant=own.constant, linear=own.linear
-        )
-        return cls(gp.Posterior.of(t["theta"], rows, t["shift"], t["scale"]))
+        own = settings(shape, t["x"].shape[-1], trend)
+        rows = gp.Rows.load(t, shape=shape, constant=own.constant, linear=own.linear)
+        return cls(gp.fitted(t["theta"], rows, t["shift"], t["scale"]))
 
 
 def settings(shape: str, features: int, trend: float) -> gp.Process:
