@@ -1,8 +1,7 @@
 """What pages hand out as files."""
 
-import io
+import shutil
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +15,8 @@ from aicau.web.candidates import POOL, SAID
 from aicau.web.render import library, opened
 
 router = APIRouter()
-KINDS = {"csv": "text/csv", "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"}
+KINDS = {"csv": "text/csv", "zip": "application/zip"}
+KINDS["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 
 
 @router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
@@ -41,23 +41,18 @@ def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -
 
 def _file(table: pa.Table, name: str) -> Response:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / name
-        tables.write([table], path)
-        data = path.read_bytes()
-    return _download(data, name, KINDS[path.suffix[1:]])
+        tables.write([table], path := Path(folder) / name)
+        return _download(path)
 
 
-def _download(data: bytes, name: str, kind: str) -> Response:
-    return Response(data, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
+def _download(path: Path) -> Response:
+    """Read at once: its folder does not stay."""
+    kept = {"content-disposition": f'attachment; filename="{path.name}"'}
+    return Response(path.read_bytes(), media_type=KINDS[path.suffix[1:]], headers=kept)
 
 
 @router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
 def everything(request: Request, key: str) -> Response:
-    campaign = opened(request, key)
-    packed = io.BytesIO()
     with tempfile.TemporaryDirectory() as folder:
-        files = campaign.export(Path(folder) / key)
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file in files:
-                archive.write(file, file.relative_to(folder))
-    return _download(packed.getvalue(), f"{key}.zip", "application/zip")
+        opened(request, key).export(Path(folder) / key)
+        return _download(Path(shutil.make_archive(str(Path(folder) / key), "zip", folder, key)))

@@ -99,11 +99,6 @@ def opened(request: Request, key: str) -> Campaign:
         raise HTTPException(404, "There is no such campaign here.") from None
 
 
-def wants_page(request: Request) -> bool:
-    """Whether a person asks; a program gets JSON."""
-    return "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
-
-
 def knows(request: Request) -> None:
     """What this request said or did is known to who sent it."""
     request.app.state.kept.knows(request.state.cookie)
