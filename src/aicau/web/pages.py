@@ -1,20 +1,29 @@
-"""What pages show, each also as JSON. Nothing here writes, fits or waits: the background process does what is long."""
+"""What pages show, each also as JSON, and what they hand out as files.
 
+Nothing here writes, fits or waits: the background process does what is long.
+"""
+
+import shutil
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from aicau import tables
 from aicau.campaign.plates import control_rows
 from aicau.core.errors import AicauError
 from aicau.tables import candidates as columns
+from aicau.web.candidates import POOL, SAID
 from aicau.web.library import Upload
 from aicau.web.plain import plain, plates
 from aicau.web.render import knows, library, opened, page, router
 
 SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
+KINDS = {"csv": "text/csv", "zip": "application/zip"}  # of files
+KINDS["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
 
 
@@ -195,3 +204,46 @@ def understood(
     except AicauError as error:
         found["problem"] = str(error)
     return found
+
+
+# Files
+
+
+@router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
+def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    campaign = opened(request, key)
+    plate = campaign.layouts().get(library(request).read(key, "status")["asks"])
+    frame = control_rows(plate, campaign.settings["id"], campaign.pending())
+    for name in reversed(campaign.blank_columns()):  # to be filled in
+        frame.insert(list(frame).index("replicate") + 1, name, "")
+    return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")
+
+
+@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
+def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    opened(request, key)
+    table, _ = library(request).candidates(key)
+    if table is None or not table.said:
+        raise HTTPException(404, "There are no predictions yet; update the model first.")
+    names = {f"{POOL}{table.id}": table.id} | {f"{SAID}{name}": name for name in table.said}
+    return _file(table.table.select(list(names)).rename_columns(list(names.values())), f"{key}-predictions.{kind}")
+
+
+def _file(table: pa.Table, name: str) -> Response:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        tables.write([table], path)
+        return _download(path)
+
+
+def _download(path: Path) -> Response:
+    """Read at once: its folder does not stay."""
+    kept = {"content-disposition": f'attachment; filename="{path.name}"'}
+    return Response(path.read_bytes(), media_type=KINDS[path.suffix[1:]], headers=kept)
+
+
+@router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
+def everything(request: Request, key: str) -> Response:
+    with tempfile.TemporaryDirectory() as folder:
+        opened(request, key).export(Path(folder) / key)
+        return _download(Path(shutil.make_archive(str(Path(folder) / key), "zip", folder, key)))

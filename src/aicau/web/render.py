@@ -28,15 +28,8 @@ MOST_KEPT, MOST_PEOPLE = 300, 10_000  # rendered pages, and browsers whose last 
 MOMENT = 1.0  # seconds that a page may be behind while it is rendered anew
 CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # where what is not kept stands
 DRAWN = ("look", "shapes")  # of a view: for the template only
-NAV = {
-    "overview": "Overview",
-    "next": "Next batch",
-    "results": "Results",
-    "map": "Map",
-    "candidates": "Candidates",
-    "noise": "Noise",
-    "history": "History",
-}
+NAV = {name: name.capitalize() for name in ("overview", "next", "results", "map", "candidates", "noise", "history")}
+NAV["next"] = "Next batch"
 View = Callable[..., dict[str, Any]]
 
 

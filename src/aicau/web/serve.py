@@ -15,7 +15,7 @@ from starlette.middleware.gzip import GZipMiddleware
 import aicau
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.report.page import environment
-from aicau.web import changes, downloads, pool
+from aicau.web import changes, pool
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
 from aicau.web.render import Kept, rendered
@@ -63,7 +63,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
         kept = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
 
-    for router in (pool.router, downloads.router, changes.router, changes.open_router):
+    for router in (pool.router, changes.router, changes.open_router):
         app.include_router(router)
     app.add_exception_handler(AicauError, _refused)
     app.add_exception_handler(HTTPError, _refused)
