@@ -9,9 +9,9 @@ from aicau.cli import main
 POOL = "compound,dose,solvent\n" + "".join(f"c{i},{i / 7:.3f},{'water' if i % 2 else 'oil'}\n" for i in range(12))
 
 
-def run(*words, main=main):
-    """One command in this process: exit code, standard output, standard error."""
-    out, err = io.StringIO(), io.StringIO()
+def run(*words, main=main, out=None):
+    """One command in this process: exit code, standard output (`out` in its place), standard error."""
+    out, err = out or io.StringIO(), io.StringIO()
     old, sys.argv = sys.argv, ["aicau", *map(str, words)]
     try:
         with redirect_stdout(out), redirect_stderr(err):
@@ -21,4 +21,4 @@ def run(*words, main=main):
         code = int(stop.code or 0)
     finally:
         sys.argv = old
-    return code, out.getvalue(), err.getvalue()
+    return code, out.getvalue() if isinstance(out, io.StringIO) else "", err.getvalue()

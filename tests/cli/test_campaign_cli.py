@@ -258,8 +258,12 @@ def test_a_full_output_device_is_one_sentence(screen):
             words = sentence(shell("ask", str(screen), "1", *more, stdout=full), 1)
             assert "No space left on device" in words
             assert "are pending" in words
-        for verb in (["status", str(screen)], ["pending", str(screen)], ["doctor", str(screen), "--json"]):
-            assert "No space left on device" in sentence(shell(*verb, stdout=full), 1)
+        assert "No space left on device" in sentence(shell("status", str(screen), stdout=full), 1)
+    for verb in (["pending", screen], ["doctor", screen, "--json"]):
+        with open("/dev/full", "w") as full:
+            code, _, err = run(*verb, out=full)
+            full.write("more")  # as Python does at the very end: it goes nowhere
+        assert (code, err) == (1, "aicau: the system refused: No space left on device\n")
 
 
 def test_a_reader_that_stops_early_is_no_error(screen):

@@ -15,8 +15,9 @@ import pytest
 from matplotlib.figure import Figure
 
 from aicau import Campaign
+from aicau.campaign.layout import place
 from aicau.core.errors import InputError
-from aicau.report import figures
+from aicau.report import figures, platemap
 from aicau.report.data import WORDS
 from aicau.report.gather import gather
 
@@ -260,3 +261,22 @@ def test_points_of_a_grid_do_not_hide_each_other_and_have_names(tmp_path):
         assert [f"<title>c{i}: next</title>" in page for i in campaign.moment().pending] == [True] * 3
         assert "Measure the 3 pending points, then tell the results: aicau tell c.db results.csv" in page
         assert campaign.plot_map().axes[0].get_xlabel() == "x (standardised)"
+
+
+def test_labels_that_are_numbers_are_drawn_on_a_plate(tmp_path):
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(12)], "x": np.arange(12.0)})
+    settings = {"target": "y", "batch": "plate", "task": "classification", "layout": 96, "controls": {"DMSO": 2}}
+    with Campaign.create(tmp_path / "c.db", pool, strategy="random", **settings) as campaign:
+        plate = campaign.ask(4)
+        rows = plate[["id", "well"]].assign(y=["0", "1", "0", "1", "1", "1"], plate="P1")
+        campaign.tell(rows.iloc[[0, 1, 2, 4, 5]])
+        (drawn,) = platemap.draw(campaign)
+    assert (drawn.name, drawn.letters, drawn.columns) == ("P1", tuple("ABCDEFGH"), 12)
+    titles = {well.title.partition(":")[0]: well for well in drawn.wells}
+    assert len(titles) == 6
+    zero, one, _, pending, *controls = (titles[well] for well in plate.well)
+    assert f"{plate['id'][0]}, measured 0 (completed). " in zero.title
+    assert (zero.look, zero.colour, one.colour) == ("done", platemap.shade(0), platemap.shade(1))
+    assert (pending.look, pending.colour) == ("pending", "none")
+    assert {(well.look, well.colour) for well in controls} == {("control", "none")}
+    assert (zero.row, zero.column) == place(plate.well[0])

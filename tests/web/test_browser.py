@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from serving import HOSTILE, pool, results
+from serving import HOSTILE, Server, pool, results
 
 playwright = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -27,6 +27,15 @@ def chromium():
         browser = started.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def looked_at(made, tmp_path_factory):
+    """The address of a server for tests that change nothing in its campaign."""
+    folder = shutil.copytree(made, tmp_path_factory.mktemp("looked") / "lab")
+    running = Server(folder)
+    yield running.url
+    running.stop()
 
 
 @pytest.fixture
@@ -159,25 +168,26 @@ def test_two_browsers_at_once_and_a_server_that_dies(server, visitor, folder):
     one.wait_for_selector("text=Stored: 4 new measurements")
 
 
-def looks(visitor):
-    """A page on a screen and on a telephone, in light and dark."""
+def looks(page):
+    """The same page on a screen and on a telephone, in light and dark."""
     for wide in (1280, 420):
+        page.set_viewport_size({"width": wide, "height": 900})
         for scheme in ("light", "dark"):
-            yield visitor(viewport={"width": wide, "height": 900}, color_scheme=scheme, bypass_csp=True), wide, scheme
+            page.emulate_media(color_scheme=scheme)
+            yield wide, scheme
 
 
-def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_factory):
+def test_every_page_in_both_themes_and_sizes(looked_at, visitor, tmp_path_factory):
     """Screenshots of every page (in `shots`), no sideways scrolling, and no complaint of axe-core."""
     from axe_playwright_python.sync_playwright import Axe
 
     shots = tmp_path_factory.mktemp("shots")
-    running = server(folder)
     first = visitor()
     for page in ("candidates", "map"):
-        first.goto(f"{running.url}/c/screen/{page}")
+        first.goto(f"{looked_at}/c/screen/{page}")
         settled(first)
-    places = {"campaigns": running.url} | {name: f"{running.url}/c/screen/{name}" for name in PAGES}
-    first.goto(running.url)
+    places = {"campaigns": looked_at} | {name: f"{looked_at}/c/screen/{name}" for name in PAGES}
+    first.goto(looked_at)
     drop(first, "pool.csv", pool().to_csv(index=False))
     places["create"] = first.url
     table = results(["c1", "c2"], "P9", pool()).rename(columns={"viability": f"viability {HOSTILE}"})
@@ -187,22 +197,23 @@ def test_every_page_in_both_themes_and_sizes(server, visitor, folder, tmp_path_f
     first.goto(places["results"])
     drop(first, "r.csv", table.to_csv(index=False))
     places["right"] = first.url
-    for page, wide, scheme in looks(visitor):
-        for name, place in places.items():
-            page.goto(place)
+    axe, page = Axe(), visitor(bypass_csp=True)
+    for name, place in places.items():
+        page.goto(place)
+        page.evaluate(axe.axe_script)
+        for wide, scheme in looks(page):
             page.screenshot(path=shots / f"{name}-{wide}-{scheme}.png", full_page=True)
             assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (name, wide)
-            found = Axe().run(page).response["violations"]
+            found = page.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
             assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], (name, wide, scheme)
     assert len(list(shots.glob("*.png"))) == 4 * 11
 
 
-def test_the_map_by_hand_and_pages_by_keyboard(server, visitor, folder):
-    running = server(folder)
+def test_the_map_by_hand_and_pages_by_keyboard(looked_at, visitor):
     page = visitor(viewport={"width": 1000, "height": 900})
-    page.goto(f"{running.url}/c/screen/map")
+    page.goto(f"{looked_at}/c/screen/map")
     settled(page)
-    page.goto(f"{running.url}/c/screen/map?x=dose&y=ph&colour=mean")
+    page.goto(f"{looked_at}/c/screen/map?x=dose&y=ph&colour=mean")
     assert page.locator(".map circle[class^=s]").count() == 40
     box = page.locator(".map").bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
@@ -215,7 +226,7 @@ def test_the_map_by_hand_and_pages_by_keyboard(server, visitor, folder):
     assert page.locator("tbody tr").count() == min(shown, 20)
     page.locator("tbody tr").first.hover()
     assert page.locator(".map circle.marked").count() >= 1
-    page.goto(f"{running.url}/c/screen/overview")
+    page.goto(f"{looked_at}/c/screen/overview")
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     for _ in range(3):

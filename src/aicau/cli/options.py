@@ -21,3 +21,5 @@ SheetName = Annotated[str | None, typer.Option("--sheet", help="Which sheet of a
 Skip = Annotated[int, typer.Option(help="Lines above the column names, of an instrument for example")]
 EngineName = Annotated[str, typer.Option("--engine", help="Where to compute: local, or ray (extra ray)")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster; default: a new one on this machine")]
+Seed = Annotated[int, typer.Option(help="Same seed, same result")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda")]

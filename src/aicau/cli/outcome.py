@@ -1,6 +1,7 @@
 """The verbs of a campaign that hand out what came of it: predictions, a report, files, a page."""
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from aicau.cli.app import app, opened
 from aicau.cli.options import Address, Author, EngineName, Force, Json, Out, Where
-from aicau.cli.output import busy, check_out, many, plain, say, show, written
+from aicau.cli.output import busy, check_out, many, say, show, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import PAGES, is_report
 
@@ -31,16 +32,21 @@ def predict(
     """
     check_out(campaign, out, force)
     from aicau.core.engine import Engine
+    from aicau.web.plain import plain
 
     where = Engine(engine, address=address)
-    with busy("predicting"), opened(campaign) as found:
+    with opened(campaign) as found:
         if out is not None:
-            written(out, lambda: found.predict(out, force, details, where))
+            with busy("predicting"):
+                written(out, lambda: found.predict(out, force, details, where))
             words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
             made = {"path": str(out), "candidates": found.n}
             say(as_json, made, f"{out}: {many(found.n, 'candidate')}\n{words}")
             return
-        for at, table in enumerate(found.predictions(details, where)):
+        with busy("predicting"):  # until there is something to print
+            stream = found.predictions(details, where)
+            first = next(stream)
+        for at, table in enumerate(chain([first], stream)):
             if not as_json:
                 show(table, header=at == 0)
                 continue

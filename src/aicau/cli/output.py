@@ -1,13 +1,11 @@
 """What a verb hands out: files that replace nothing by accident, JSON, CSV or a sentence on the standard output."""
 
 import json
-import math
 import os
 import sys
-import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +17,6 @@ TABLES = (".csv", ".xlsx", ".parquet", ".pq")
 
 def say(as_json: bool, data: Any, words: str) -> None:
     print(json.dumps(data, allow_nan=False) if as_json else without_password(words))
-
-
-def plain(frame: Any) -> list[dict[str, Any]]:
-    """Rows for JSON; a missing number is null."""
-    rows: Iterable[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return [{k: _json(v) for k, v in row.items()} for row in rows]
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return None if type(value).__name__ == "NAType" else value  # a missing whole number
 
 
 def check_out(campaign: str, out: Path | None, force: bool = False, kinds: tuple[str, ...] = TABLES) -> None:
@@ -63,6 +49,7 @@ def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool, words: st
     import pyarrow as pa
 
     from aicau import tables
+    from aicau.web.plain import plain
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
     at = table.column_names.index("replicate") + 1 if blank else 0
@@ -79,40 +66,39 @@ def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool, words: st
 
 
 @contextmanager
+def progress(words: str, total: int | None = None) -> Iterator[Callable[..., None]]:
+    """A line on a terminal that is erased at the end; gives `rich.progress.Progress.update` of it.
+
+    It says how far the work is and how long it will take; without a `total`, how long it took so far.
+    """
+    from rich import progress as parts
+    from rich.console import Console
+
+    text, to = parts.TextColumn("{task.description}", markup=False), Console(stderr=True)
+    time: tuple[parts.ProgressColumn, ...] = (parts.TimeElapsedColumn(),)
+    if total is not None:
+        time = (parts.MofNCompleteColumn(), parts.BarColumn(), parts.TimeRemainingColumn())
+    with parts.Progress(text, *time, console=to, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+        yield partial(bar.update, bar.add_task(words, total=total))
+
+
+@contextmanager
 def busy(words: str) -> Iterator[None]:
-    """On a terminal: say what takes so long, and for how many seconds, once two of them have passed."""
+    """On a terminal: say what takes so long, and for how many seconds."""
     if not sys.stderr.isatty():
         yield
         return
-    begin, done = time.monotonic(), threading.Event()
     compiled = any(Path(__file__).parents[1].glob("ensembles/kernels/__pycache__/*.nbi"))
-    text = words if compiled else f"{words}; the first time, kernels are compiled (some 20 s)"
-
-    def count() -> None:
-        wait = 2.0
-        while not done.wait(wait):
-            print(f"\r{text} ... {time.monotonic() - begin:.0f} s", end="", file=sys.stderr, flush=True)
-            wait = 1.0
-        print("\r\033[K" if wait == 1.0 else "", end="", file=sys.stderr, flush=True)
-
-    thread = threading.Thread(target=count, daemon=True)
-    thread.start()
-    try:
+    with progress(words if compiled else f"{words}; the first time, kernels are compiled (some 20 s)"):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def show(table: Any, header: bool = True) -> None:
     """CSV on the standard output, safe to paste into a spreadsheet."""
-    import pyarrow as pa
     import pyarrow.csv as pa_csv
 
     from aicau import tables
 
-    if not isinstance(table, pa.Table):
-        table = pa.Table.from_pandas(table, preserve_index=False)
     sys.stdout.flush()
     pa_csv.write_csv(tables.guarded(table), sys.stdout.buffer, pa_csv.WriteOptions(include_header=header))
     sys.stdout.buffer.flush()

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import START, app
-from aicau.cli.options import Address, EngineName
+from aicau.cli.options import Address, Device, EngineName, Seed
+from aicau.cli.output import progress
 from aicau.core.errors import AicauError
 
 
@@ -23,13 +24,13 @@ def simulate(
     batch_size: Annotated[int, typer.Option(help="Points per round")] = 10,
     rounds: Annotated[int, typer.Option(help="Rounds after the initial points")] = 10,
     runs: Annotated[int, typer.Option(help="Independent repetitions, paired between strategies")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    seed: Seed = 0,
     noise_scale: Annotated[float, typer.Option(help="Multiplies the noise of the problem")] = 1.0,
     correlation_length: Annotated[
         float | None, typer.Option(help="Of the noise of type3; default π/2, as in the paper")
     ] = None,
     grid: Annotated[int, typer.Option(help="Points along each side of the grid")] = 50,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
     engine: EngineName = "local",
     address: Address = None,
@@ -57,16 +58,12 @@ def simulate(
         print(json.dumps(result.to_json(), allow_nan=False))
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         from aicau.simulation.curves import table
 
+        with progress("round", rounds + 1) as update:
+            result = run(chosen, strategies, *settings, progress=lambda done, _: update(completed=done), engine=where)
         console = Console()
-        columns = (TextColumn("round"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("rounds", total=rounds + 1)
-            step = lambda done, _: bar.update(task, completed=done)  # noqa: E731
-            result = run(chosen, strategies, *settings, progress=step, engine=where)
         console.print(table(result))
         console.print(f"{result.mse.shape[1]} runs in {result.seconds:.0f} s")
     if plot is not None:
@@ -80,12 +77,12 @@ def reproduce(
     figure: Annotated[str, typer.Argument(help="perfect-information, estimation, batching or all")] = "all",
     runs: Annotated[int, typer.Option(help="Paired repetitions; the paper has 10")] = 10,
     quick: Annotated[bool, typer.Option("--quick", help="3 runs of Figure 5, Types II and III, full-batch")] = False,
-    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    seed: Seed = 0,
     preset: Annotated[
         list[str] | None,
         typer.Option(help="How Q is trained: learns, printed (both by default) or full-batch; repeat it"),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
     engine: EngineName = "local",
@@ -111,20 +108,10 @@ def reproduce(
         return
     from rich.console import Console
     from rich.markdown import Markdown
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting")
-        summary = run(
-            plan,
-            out,
-            device,
-            resume,
-            lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-            START,
-            where,
-        )
+    with progress("starting", 100) as update:
+        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
+        summary = run(plan, out, device, resume, say, START, where)
     console = Console()
     console.print(Markdown((out / "claims.md").read_text()))
     seconds = summary["seconds"]

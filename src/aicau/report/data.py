@@ -95,7 +95,7 @@ class Contents:
     date: str
     next_step: str
     titles: dict[str, list[str]]  # of points of figures, by the id of their group
-    measured: dict[str, list[str]]  # by id
+    measured: dict[str, str]  # by id
     predicted: dict[str, str]  # of the last batch, by id
     plates: tuple[Plate, ...] = ()
     labels: Labels | None = None

@@ -59,13 +59,16 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     for row in moment.rows:
         values[row.candidate].append(row.label or f"{row.value:.4g}")
     held = progress.held[progress.held.predicted.notna()]
-    last = held.basis == held.basis.max()
     titles = {
         "measured": [f"{names[at]}: {', '.join(values[at][:4])}" for at in sorted(values)],
         "ink-next": [f"{names[at]}: next" for at in moment.pending],
-        "last": [_pair(names, row) for row in held[last].itertuples()],
-        "earlier": [_pair(names, row) for row in held[~last].itertuples()],
+        "last": [],
+        "earlier": [],
     }
+    rows = zip(held.candidate, held.measured, held.predicted, held.basis == held.basis.max(), strict=True)
+    for at, measured, predicted, last in rows:
+        words = f"{names[at]}: measured {measured:.4g}, predicted {predicted:.4g}"
+        titles["last" if last else "earlier"].append(words)
     return Contents(
         settings=campaign.settings,
         status=status,
@@ -84,7 +87,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         titles=titles,
         plates=platemap.draw(campaign) if campaign.layouts() else (),
         predicted=_predicted(names, frame, model),
-        measured={names[at]: own for at, own in values.items()},
+        measured={names[at]: ", ".join(own) for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
     )
 
@@ -92,10 +95,6 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
 def _seen(moment: Moment) -> list[int]:
     """Candidates that a report names."""
     return sorted({row.candidate for row in moment.rows} | set(moment.pending))
-
-
-def _pair(names: dict[int, str], row: Any) -> str:
-    return f"{names[row.candidate]}: measured {row.measured:.4g}, predicted {row.predicted:.4g}"
 
 
 def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model | None) -> dict[str, str]:
@@ -153,12 +152,19 @@ def _calibration(checks: Sequence[Check]) -> list[tuple[float, float, int]]:
     return [(float(stated[some].mean()), float(true[some].mean()), len(some)) for some in groups]
 
 
-def _tally(told: Told) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labels of every class (columns) of each candidate that has any (rows), and which candidates these are."""
-    index, place = np.unique(told.observations.index[0].numpy(), return_inverse=True)
-    table = np.zeros((len(index), len(told.labels)), dtype=np.int64)
-    np.add.at(table, (place, told.observations.y[0].numpy().astype(int)), 1)
-    return table, index
+def _rows(told: Told) -> pd.DataFrame:
+    """The numbers of candidate and batch of every measurement, and its value or the number of its label."""
+    o = told.observations
+    return pd.DataFrame({"candidate": o.index[0].numpy(), "batch": o.batch[0].numpy(), "y": o.y[0].numpy()})
+
+
+def _tally(told: Told, by: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Labels of every class (columns) of each candidate or batch that has any (rows), and which ones these are."""
+    rows = _rows(told)
+    numbers, place = np.unique(rows[by], return_inverse=True)
+    table = np.zeros((len(numbers), len(told.labels)), dtype=np.int64)
+    np.add.at(table, (place, rows.y.astype(int)), 1)
+    return table, numbers
 
 
 def _most(table: NDArray[np.int64]) -> NDArray[np.int64]:  # (candidates, classes) -> (candidates,)
@@ -167,31 +173,27 @@ def _most(table: NDArray[np.int64]) -> NDArray[np.int64]:  # (candidates, classe
 
 
 def _labels(told: Told, model: Model | None) -> Labels:
-    table, _ = _tally(told)
+    table, _ = _tally(told, "candidate")
     several = table[table.sum(-1) > 1]
     same = (several > 0).sum(-1) == 1
-    c = len(told.labels)
-    agree, differ = (np.bincount(_most(part), minlength=c) for part in (several[same], several[~same]))
-    batch, code = told.observations.batch[0].numpy(), told.observations.y[0].numpy().astype(int)
-    batches = [np.bincount(code[batch == at], minlength=c) for at in range(len(told.batches))]
+    agree, differ = (np.bincount(_most(part), minlength=table.shape[1]) for part in (several[same], several[~same]))
+    batches, _ = _tally(told, "batch")
     return Labels(
         told.labels,
         tuple(table.sum(0).tolist()),
         () if model is None else model.figures.confusion,
         tuple(agree.tolist()),
         tuple(differ.tolist()),
-        tuple((name, tuple(counts.tolist())) for name, counts in zip(told.batches, batches, strict=True)),
+        tuple((name, tuple(counts)) for name, counts in zip(told.batches, batches.tolist(), strict=False)),
     )
 
 
 def _noise(told: Told, model: Model) -> Noise:
     """Scatter of replicates, and the plate effects as the model estimates them."""
-    o = told.observations
-    index, y = o.index[0].numpy(), o.y[0].numpy()
-    candidates, place, count = np.unique(index, return_inverse=True, return_counts=True)
-    mean = np.bincount(place, y) / count
-    freedom = len(y) - len(mean)
-    sd = float(np.sqrt(((y - mean[place]) ** 2).sum() / freedom)) if freedom else 0.0
+    o, rows = told.observations, _rows(told)
+    values = rows.groupby("candidate").y
+    freedom = len(rows) - values.ngroups
+    sd = float(np.sqrt(((rows.y - values.transform("mean")) ** 2).sum() / freedom)) if freedom else 0.0
     batches: list[Batch] = []
     between = None
     if len(told.batches) > 1:
@@ -199,17 +201,19 @@ def _noise(told: Told, model: Model) -> Noise:
         points = Frame.of(x).coordinates(x[o.index[0]].double())
         effects = plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
-        rows = zip(told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False)
-        batches = [Batch(name, int((o.batch[0] == at).sum()), shift, error) for name, at, shift, error in rows]
+        found = zip(
+            told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False
+        )
+        batches = [Batch(name, int((rows.batch == at).sum()), shift, error) for name, at, shift, error in found]
     dispersion = getattr(model.predictor, "dispersion", None) if freedom else None
     expected: tuple[float, ...] = ()
     if freedom and dispersion is None:
-        cell = place * len(y) + np.unique(o.batch[0].numpy(), return_inverse=True)[1]
-        _, first, each = np.unique(cell, return_index=True, return_counts=True)
-        pairs = np.bincount(place[first], each * (each - 1.0))[count > 1]  # on one plate: they share its shift
-        share = pairs / (count * (count - 1.0))[count > 1]
-        variance = np.asarray(model.predict(candidates[count > 1]).aleatoric) - share * model.figures.shared
-        expected = tuple(np.sqrt(np.maximum(variance, 0.0)).tolist())
+        count = values.size()
+        count = count[count > 1]
+        beside = rows.groupby(["candidate", "batch"]).y.transform("size") - 1  # on one plate: they share its shift
+        share = beside.groupby(rows.candidate).sum()[count.index] / (count * (count - 1))
+        aleatoric = np.asarray(model.predict(np.array(count.index)).aleatoric)
+        expected = tuple(np.sqrt(np.maximum(aleatoric - share * model.figures.shared, 0.0)).tolist())
     return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion, expected)
 
 
@@ -261,21 +265,18 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
 
     predicted = None
     if told.labels:
-        table, index = _tally(told)
+        table, index = _tally(told, "candidate")
         values = _most(table).astype(float)
         if model is not None:
             predicted = model.predict(sample).columns()["predicted"]
             predicted = np.array([told.labels.index(label) for label in predicted], dtype=np.int64)
     else:
-        index, where = np.unique(told.observations.index[0].numpy(), return_inverse=True)
-        values = np.bincount(where, told.observations.y[0].numpy()) / np.bincount(where) if len(index) else np.zeros(0)
+        means = _rows(told).groupby("candidate").y.mean()
+        index, values = np.array(means.index), means.to_numpy()
     return Map(place(sample), place(index), values, place(moment.pending), share, d, n, predicted, names, moved)
 
 
 def _room(points: NDArray[np.float64]) -> NDArray[np.float64]:  # (k, 2) -> (2,)
     """How far points may move along each axis without meeting those of the next place."""
-    gaps = []
-    for column in points.T:
-        steps = np.diff(np.unique(column.round(6)))
-        gaps.append(0.7 * float(np.median(steps)) if len(steps) else 1.0)
-    return np.array(gaps)
+    steps = [np.diff(np.unique(column.round(6))) for column in points.T]
+    return np.array([0.7 * float(np.median(own)) if len(own) else 1.0 for own in steps])

@@ -1,7 +1,5 @@
 """A campaign's report as one HTML file: figures as SVG inside it, no network, no script."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,33 +15,20 @@ def render(contents: Contents, *others: Contents, status: dict[str, Any] | None 
 
     Every name, label and id in it is escaped.
     """
-    every = (contents, *others)
     if not contents.status["asks"] and not contents.status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     from aicau.report import figures
 
     template = environment("aicau.report").get_template("report.html.j2")
-    columns, rows = last_batch(contents if not others else _together(every))
-    drawn = [(one, figures.draw(one)) for one in every]
+    drawn = [(one, figures.draw(one)) for one in (contents, *others)]
     about = {"contents": contents, "every": drawn, "status": status or contents.status}
-    return template.render(**about, columns=columns, rows=rows, version=aicau.__version__)
-
-
-def _together(every: Sequence[Contents]) -> Contents:
-    """What was measured and is predicted of the last batch, target by target."""
-    ids = {id for one in every for id in (*one.measured, *one.predicted)}
-    named = [(one.settings["target"], one) for one in every]
-    measured = {id: [f"{name} {', '.join(o.measured[id])}" for name, o in named if id in o.measured] for id in ids}
-    predicted = {id: "; ".join(f"{name} {o.predicted[id]}" for name, o in named if id in o.predicted) for id in ids}
-    return replace(every[0], measured=measured, predicted=predicted)
+    return template.render(**about, batch=last_batch(contents), version=aicau.__version__)
 
 
 def environment(*packages: str) -> Environment:
     """Where templates come from; every name, label and id in them is escaped."""
-    made = Environment(
-        loader=ChoiceLoader([PackageLoader(package) for package in packages]), autoescape=True,
-        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    loader = ChoiceLoader([PackageLoader(package) for package in packages])
+    made = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     made.filters["number"] = number
     return made
 
@@ -55,25 +40,15 @@ def number(value: Any, digits: int = 3) -> str:
     return "–" if value is None or not np.isfinite(value) else f"{value:.{digits}g}"
 
 
-def last_batch(contents: Contents) -> tuple[list[str], list[dict[str, Any]]]:
-    """The columns of the table of the last batch, and its rows: id, state, cells, reason and features of each point."""
+def last_batch(contents: Contents) -> dict[str, Any]:
+    """Points of the last batch with their states, and the names of their columns by what they hold."""
     if contents.batch is None:
-        return [], []
+        return {"rows": []}
     id = contents.settings["id"]
     left_out = {id, "reason", *(c["name"] for c in contents.settings["columns"] if c["kind"] == "ignored")}
     names = [str(name) for name in contents.batch if name not in left_out]
     reasons = [name for name in names if name.startswith("reason_")]
     own = [name for name in ("well", "replicate") if name in names]
+    rows = list(zip(contents.batch.to_dict("records"), contents.states, strict=True))
     features = [name for name in names if name not in (*own, *reasons)]
-    rows = [
-        {
-            "id": row[id], "state": state, "reason": row["reason"],
-            "features": [(name, number(row[name], 6)) for name in features],
-            "cells": [
-                ", ".join(contents.measured.get(str(row[id]), [])) or "–", contents.predicted.get(str(row[id]), "–"),
-                *(number(row[c], 6) for c in own), *(number(row[c]) for c in reasons),
-            ],
-        }
-        for row, state in zip(contents.batch.to_dict("records"), contents.states, strict=True)
-    ]  # fmt: skip
-    return [id, "state", "measured", "predicted now", *own, *(name.removeprefix("reason_") for name in reasons)], rows
+    return {"rows": rows, "id": id, "own": own, "features": features, "reasons": reasons}

@@ -1,6 +1,7 @@
-"""The plates of a campaign as grids of wells: numbers for the page's template."""
+"""The plates of a campaign as grids of wells, for the page's template."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -15,10 +16,10 @@ MOST_PLATES = 8
 
 @dataclass(frozen=True)
 class Well:
-    """One well of a plate: where its circle stands, its colour and what it says when it is hovered."""
+    """One well of a plate: where it is, its colour and what it says when it is hovered."""
 
-    x: float
-    y: float
+    row: int
+    column: int
     look: str  # the name of its style
     colour: str
     title: str
@@ -26,51 +27,38 @@ class Well:
 
 @dataclass(frozen=True)
 class Plate:
-    """A plate as it is drawn; a well is 10 wide."""
+    """A plate as it is drawn."""
 
     name: str
-    width: int
-    height: int
+    letters: tuple[str, ...]  # of its rows
+    columns: int
     wells: tuple[Well, ...]
-    rows: tuple[tuple[float, str], ...]
-    columns: tuple[tuple[float, str], ...]
 
 
 def draw(campaign: Campaign) -> tuple[Plate, ...]:
     """The newest plates, the last first."""
     table, every = campaign.plates(), campaign.layouts()
-    values = pd.to_numeric(table.measured, errors="coerce").where(table.state != "control")
-    low, high = values.min(), values.max()
+    value = pd.to_numeric(table.measured, errors="coerce")
+    points = value.where(table.state != "control")
+    low, high = points.min(), points.max()
+    table = table.assign(value=value, share=(value - low) / (high - low) if high > low else 0.5)
     drawn = []
     for ask in sorted(table.ask.unique())[: -MOST_PLATES - 1 : -1]:
-        wells, layout = [], every[ask]
-        for row in table[table.ask == ask].itertuples():
-            at, column = layouts.place(row.well)
-            number = pd.to_numeric(row.measured, errors="coerce")
-            colour = shade((number - low) / (high - low) if high > low else 0.5) if pd.notna(number) else "none"
-            said = (
-                ""
-                if row.measured is None or pd.isna(row.measured)
-                else f", measured {row.measured:.4g}"
-                if pd.notna(number)
-                else f", {row.measured}"
-            )
-            look = row.state if row.state in ("control", "pending", "failed", "abandoned") else "done"
-            colour = "none" if look == "control" else colour
-            title = f"{row.well}: {row.id}{said} ({row.state}){'' if row.state == 'control' else '. ' + row.reason}"
-            wells.append(Well(10 * column + 15, 10 * at + 15, look, colour, title))
-        names = table.plate[(table.ask == ask) & table.plate.notna()]
-        drawn.append(
-            Plate(
-                str(names.iloc[0]) if len(names) else f"ask {ask}, not measured yet",
-                10 * layout["columns"] + 12,
-                10 * layout["rows"] + 12,
-                tuple(wells),
-                tuple((10.0 * r + 15, layouts.name(r, 0)[:-2]) for r in range(layout["rows"])),
-                tuple((10.0 * c + 15, str(c + 1)) for c in range(layout["columns"])),
-            )
-        )
+        own, layout = table[table.ask == ask], every[ask]
+        name = next(iter(own.plate.dropna()), f"ask {ask}, not measured yet")
+        letters = tuple(layouts.name(row, 0)[:-2] for row in range(layout["rows"]))
+        drawn.append(Plate(str(name), letters, layout["columns"], tuple(map(_well, own.itertuples()))))
     return tuple(drawn)
+
+
+def _well(row: Any) -> Well:
+    known = pd.notna(row.value)
+    measured = f", measured {row.value:.4g}" if known else "" if pd.isna(row.measured) else f", {row.measured}"
+    title = f"{row.well}: {row.id}{measured} ({row.state})"
+    if row.state == "control":
+        return Well(*layouts.place(row.well), "control", "none", title)
+    look = row.state if row.state in ("pending", "failed", "abandoned") else "done"
+    return Well(*layouts.place(row.well), look, shade(row.share) if known else "none", f"{title}. {row.reason}")
 
 
 def shade(share: float) -> str:

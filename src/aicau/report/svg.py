@@ -19,14 +19,13 @@ def text(made: Figure, name: str, style: dict[Any, Any], titles: Mapping[str, Se
     with mpl.rc_context({**style, "svg.hashsalt": name}), warnings.catch_warnings():
         # The browser has the letters that Matplotlib's own font lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        made.draw_without_rendering()  # so that all ticks exist
-        for number, artist in enumerate(made.findobj()):
-            artist.set_gid(f"{name}-{artist.get_gid() or ''}-{number}")
         out = io.StringIO()
         made.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     drawing = ElementTree.fromstring(out.getvalue())
-    for part in drawing.iter():
+    for number, part in enumerate(drawing.iter()):
         _without_styles(part)
+        if part.tag == f"{SVG}g" and "id" in part.attrib:  # nothing refers to a group
+            part.set("id", f"{name}-{part.attrib['id']}-{number}")
     for group, words in titles.items():
         for points in (one for one in drawing.iter(f"{SVG}g") if one.get("id", "").startswith(f"{name}-{group}-")):
             for mark, title in zip(points.iter(f"{SVG}use"), words, strict=False):  # in their order

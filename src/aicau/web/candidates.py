@@ -139,40 +139,39 @@ class Candidates:
         at = np.flatnonzero(mask)
         if not len(at):
             raise InputError("no candidate lies here; show all of them again")
-        across, down = self.numbers(x)[at], self.numbers(y)[at]
-        ends = [(float(v.min()), float(v.max())) for v in (across, down)]
+        across, up = self.numbers(x)[at], self.numbers(y)[at]
+        ends = [(float(v.min()), float(v.max())) for v in (across, up)]
         ends = [(low, high) if high > low else (low - 0.5, high + 0.5) for low, high in ends]
-        left, top = _scaled(across, *ends[0], WIDE), HIGH - _scaled(down, *ends[1], HIGH)
+        left, top = _pixels(across, up, ends)
         values = self.numbers(colour)[at] if colour else np.zeros(len(at))
         low, high = np.quantile(values, [0.01, 0.99]) if len(values) else (0.0, 1.0)
         found: dict[str, Any] = {"x": x, "y": y, "ends": ends, "count": len(at), "scale": [float(low), float(high)]}
         if len(at) <= MOST_POINTS:
-            shown: tuple[NDArray[Any], ...] = (at, left, top, values, _shade(values, low, high))
-            ids = self.column(self.id).take(pa.array(at)).cast(pa.string()).to_pylist()
-            drawn = zip(ids, *(column.tolist() for column in shown), strict=True)
-            keys = ("id", "number", "left", "top", "value", "shade")
-            return found | {"points": [dict(zip(keys, one, strict=True)) for one in drawn], "bins": []}
-        wide, high_ = WIDE / BINS[0], HIGH / BINS[1]
-        cell = np.minimum(left // wide, BINS[0] - 1) * BINS[1] + np.minimum(top // high_, BINS[1] - 1)
+            shown = {"number": at, "left": left, "top": top, "value": values, "shade": _shade(values, low, high)}
+            return found | {"points": self._listed(at, shown), "bins": []}
+        wide, tall = WIDE / BINS[0], HIGH / BINS[1]
+        cell = np.minimum(left // wide, BINS[0] - 1) * BINS[1] + np.minimum(top // tall, BINS[1] - 1)
         places, first, where, count = np.unique(
             cell.astype(np.int64), return_index=True, return_inverse=True, return_counts=True
         )
         mean = np.bincount(where, values) / count
-        ids = self.column(self.id).take(pa.array(at[first])).cast(pa.string()).to_pylist()
-        shown = (places // BINS[1] * wide, places % BINS[1] * high_, count, mean, _shade(mean, low, high))
-        keys = ("id", "left", "top", "count", "value", "shade")
-        bins = [dict(zip(keys, one, strict=True)) for one in zip(ids, *(v.tolist() for v in shown), strict=True)]
-        return found | {"points": [], "bins": bins, "wide": wide, "high": high_}
+        shown = {"left": places // BINS[1] * wide, "top": places % BINS[1] * tall, "count": count, "value": mean}
+        bins = self._listed(at[first], shown | {"shade": _shade(mean, low, high)})
+        return found | {"points": [], "bins": bins, "wide": wide, "high": tall}
 
     def marks(
         self, x: str, y: str, ends: Sequence[tuple[float, float]], numbers: Collection[int], mask: Any
     ) -> list[dict[str, Any]]:
         """Where some candidates lie on the same map."""
         some = np.array([at for at in numbers if at < self.n and mask[at]], dtype=np.int64)
-        left = _scaled(self.numbers(x)[some], *ends[0], WIDE)
-        top = HIGH - _scaled(self.numbers(y)[some], *ends[1], HIGH)
-        ids = self.column(self.id).take(pa.array(some, pa.int64())).cast(pa.string()).to_pylist()
-        return [{"id": id, "left": a, "top": b} for id, a, b in zip(ids, left.tolist(), top.tolist(), strict=True)]
+        left, top = _pixels(self.numbers(x)[some], self.numbers(y)[some], ends)
+        return self._listed(some, {"left": left, "top": top})
+
+    def _listed(self, at: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
+        """The ids of some candidates beside what is known of each."""
+        ids = self.column(self.id).take(pa.array(at, pa.int64())).cast(pa.string()).to_pylist()
+        rows = zip(ids, *(column.tolist() for column in columns.values()), strict=True)
+        return [dict(zip(("id", *columns), row, strict=True)) for row in rows]
 
 
 def shapes(drawn: Mapping[str, Any], colour: str) -> Markup:
@@ -191,8 +190,9 @@ def shapes(drawn: Mapping[str, Any], colour: str) -> Markup:
     return Markup("".join(parts))
 
 
-def _scaled(values: NDArray[np.float64], low: float, high: float, pixels: int) -> NDArray[np.float64]:
-    return (values - low) / (high - low) * pixels
+def _pixels(across: NDArray[Any], up: NDArray[Any], ends: Sequence[tuple[float, float]]) -> tuple[NDArray[Any], ...]:
+    (left, right), (bottom, top) = ends
+    return (across - left) / (right - left) * WIDE, HIGH - (up - bottom) / (top - bottom) * HIGH
 
 
 def _shade(values: NDArray[np.float64], low: float, high: float) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class View:
     taken: int = 0  # results so far
     version: Any = None  # of the campaign when it was last asked for
 
-    def renew(self, version: Any, submit: Any) -> None:
+    def renew(self, version: Any, submit: Callable[[], Job]) -> None:
         """Take what is done, and start what is not; a failed job is not tried again before something changes."""
         if self.job is not None and self.job.over:
             done, self.job = self.job, None
@@ -75,11 +75,9 @@ class Library:
         for place in places:
             if "://" in place or not Path(place).is_dir():
                 self.at(self._add(place if "://" in place else str(Path(place).resolve())))
+        self.listed = bool(self.folders)  # whether all campaigns of a folder are shown
         if not self.folders:
             self.folders = [Path(file).parent for file in self.files.values() if "://" not in file][:1]
-            self.listed = False
-        else:
-            self.listed = True
 
     def close(self) -> None:
         self.worker.close()
@@ -97,9 +95,8 @@ class Library:
             return [key for key, file in self.files.items() if "://" in file or Path(file).is_file()]
 
     def _add(self, address: str) -> str:
-        stem = re.sub(
-            r"[^A-Za-z0-9_-]+", "-", Path(address).stem if "://" not in address else address.rpartition("/")[2]
-        )
+        name = Path(address).stem if "://" not in address else address.rpartition("/")[2]
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
         key, number = stem.strip("-") or "campaign", 1
         while key in self.files:
             number += 1
@@ -115,10 +112,6 @@ class Library:
             if key not in self.open:
                 self.open[key] = Campaign.open(self.files[key])
             return self.open[key]
-
-    def by(self, key: str, author: str) -> Campaign:
-        """The same, in somebody's name."""
-        return Campaign(self.at(key).store, author or None)
 
     def new_address(self, name: str) -> tuple[str, str]:
         """Key and file of a new campaign, in the folder that is shown first."""
@@ -150,10 +143,8 @@ class Library:
         """An upload waits for its confirmation; the oldest ones are forgotten."""
         if not data:
             raise InputError("no file came; choose a CSV, Excel or Parquet file")
-        safe = (
-            re.sub(r"[^\w. -]+", "_", (name or "").replace("\\", "/").rpartition("/")[2])[-80:].strip(". ")
-            or "table.csv"
-        )
+        own = re.split(r"[/\\]", name or "")[-1]
+        safe = re.sub(r"[^\w. -]+", "_", own)[-80:].strip(". ") or "table.csv"
         number = secrets.token_hex(12)
         folder = self.scratch / number
         folder.mkdir()
@@ -175,28 +166,22 @@ class Library:
 
     def look(self, key: str) -> View:
         """The report's numbers and figures; starts to compute them where they are not there or not of now."""
-        version, view = self.version(key), self._view(key, "look")
-        with self.lock:
-            view.renew(version, lambda: self.worker.submit("look", key, True, address=self.files[key], version=version))
-        return view
+        return self._renewed(key, "look", self.version(key))
 
     def candidates(self, key: str) -> tuple[Candidates | None, View]:
         """All candidates with predictions; None until they are there."""
         look, view = self.look(key).result, self._view(key, "table")
         with self.lock:
             if look is not None:
-                version = (look["model"], look["n"])
                 path = str(self.scratch / f"{secrets.token_hex(8)}.arrow")
-                submit = lambda: self.worker.submit(  # noqa: E731
-                    "table", key, True, address=self.files[key], path=path, version=version
-                )
-                view.renew(version, submit)
-            if view.result is not None and self.tables.get(key, ("",))[0] != view.result["path"]:
-                old = self.tables.get(key)
-                self.tables[key] = (view.result["path"], Candidates(view.result))
-                if old is not None:
-                    Path(old[0]).unlink(missing_ok=True)
-            return (self.tables[key][1] if key in self.tables else None), view
+                self._renewed(key, "table", (look["model"], look["n"]), path=path)
+            old, table = self.tables.get(key, ("", None))
+            if view.result is not None and old != view.result["path"]:
+                table = Candidates(view.result)
+                self.tables[key] = (view.result["path"], table)
+                if old:
+                    Path(old).unlink(missing_ok=True)
+            return table, view
 
     def stamp(self, key: str, needs: Sequence[str], job: str) -> Any:
         """What a page depends on, by the views and the job it shows; starts to compute what the campaign lacks."""
@@ -218,8 +203,15 @@ class Library:
         }
 
     def _view(self, key: str, kind: str) -> View:
+        return self.views.setdefault((key, kind), View())
+
+    def _renewed(self, key: str, kind: str, version: Any, **arguments: Any) -> View:
+        """A view, computed by the background process where it is not of this version."""
+        arguments |= {"address": self.files[key], "version": version}
         with self.lock:
-            return self.views.setdefault((key, kind), View())
+            view = self._view(key, kind)
+            view.renew(version, lambda: self.worker.submit(kind, key, True, **arguments))
+        return view
 
 
 def sentence(error: AicauError) -> str:

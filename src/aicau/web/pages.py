@@ -1,20 +1,29 @@
-"""What pages show, each also as JSON. Nothing here writes, fits or waits: the background process does what is long."""
+"""What pages show, each also as JSON, and what they hand out as files.
 
+Nothing here writes, fits or waits: the background process does what is long.
+"""
+
+import shutil
+import tempfile
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
+import pyarrow as pa
 from fastapi import HTTPException, Query, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 
 from aicau import tables
 from aicau.campaign.plates import control_rows
 from aicau.core.errors import AicauError
 from aicau.tables import candidates as columns
+from aicau.web.candidates import POOL, SAID
 from aicau.web.library import Upload
 from aicau.web.plain import plain, plates
 from aicau.web.render import knows, library, opened, page, router
 
 SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
+KINDS = {"csv": "text/csv", "zip": "application/zip"}  # of files
+KINDS["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
 
 
@@ -50,35 +59,30 @@ def campaigns(request: Request) -> dict[str, Any]:
 def overview(request: Request, key: str) -> dict[str, Any]:
     """Where the campaign stands, how good its predictions are, and what to do next."""
     data = basis(request, key)
-    contents = data["look"].get("contents")
-    progress = None if contents is None else contents.progress
-    pending = data["status"]["pending"]
-    step = (
-        f"Measure the {pending} pending {'point' if pending == 1 else 'points'}, then drop the results."
-        if pending
-        else "Ask for the next batch."
-    )
+    contents, pending = data["look"].get("contents"), data["status"]["pending"]
+    points = f"{pending} pending {'point' if pending == 1 else 'points'}"
     rows, cost = library(request).read(key, "moment").rows, data["settings"]["cost"]
     rows = [row for row in rows if row.target in ("", data["settings"]["target"])]  # a well has a result of each target
     spent = opened(request, key).describe([row.candidate for row in rows])[cost].astype(float) if cost else []
+    found: dict[str, Any] = {"advice": [], "progress": [], "parts": []}
+    if contents is not None:
+        found = {"advice": data["look"]["advice"], "progress": contents.progress.rounds, "parts": contents.rounds}
     return data | {
         "spent": sum(price * row.repeats for price, row in zip(spent, rows, strict=False)),
-        "next_step": step,
-        "advice": [] if progress is None else data["look"]["advice"],
-        "progress": [] if progress is None else progress.rounds,
-        "parts": [] if contents is None else contents.rounds,
+        "next_step": f"Measure the {points}, then drop the results." if pending else "Ask for the next batch.",
+        **found,
     }
 
 
 @page("/c/{key}/next", "next.html.j2")
 def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=40)] = "") -> dict[str, Any]:
     """The last batch and its plate, or a preview of the next one."""
-    data, preview = basis(request, key), None
+    data, preview, chosen, problem = basis(request, key), None, {}, ""
     asked = library(request).worker.jobs.get(job)
     if asked is not None and asked.campaign == key and asked.verb in ("ask", "change") and asked.over:
-        preview = asked.result if asked.arguments.get("preview") else None
-        data["chosen"] = {k: v for k, v in asked.arguments.items() if k in FORM} if preview else {}
-        data["problem"] = asked.error
+        problem = asked.error
+        if asked.arguments.get("preview"):
+            preview, chosen = asked.result, {k: v for k, v in asked.arguments.items() if k in FORM}
     settings = opened(request, key).settings
     if preview:
         rows, states, number = preview["rows"], ["preview"] * len(preview["rows"]), None
@@ -88,21 +92,20 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         rows = [] if frame is None else control_rows(plate, settings["id"], frame).to_dict("records")
     points = sum(row["reason"] != "control" for row in rows)
     states = [*states[:points], *["control"] * (len(rows) - points)]
-    id, names = settings["id"], {c["name"] for c in settings["columns"]}
-    shown = plain([{"id": str(row[id]), "state": state, **row} for row, state in zip(rows, states, strict=True)])
-    reasons = [name for name in (rows[0] if rows else ()) if name.startswith("reason_")]
+    shown = plain([{"id": str(row[settings["id"]]), "state": s, **row} for row, s in zip(rows, states, strict=True)])
+    names, kinds = list(rows[0] if rows else ()), {c["name"]: c["kind"] for c in settings["columns"]}
     return data | {
         "round": number,
         "preview": bool(preview),
         "rows": shown,
         "points": points,
-        "chosen": {"n": points or 8, "replicates": 1} | data.get("chosen", {}),
-        "weights": [c["name"] for c in settings["columns"] if c["kind"] in ("number", "ignored")],
-        "features": sorted(names & set(rows[0] if rows else ()), key=list(rows[0] if rows else ()).index),
-        "reasons": reasons,
+        "chosen": {"n": points or 8, "replicates": 1} | chosen,
+        "weights": [name for name, kind in kinds.items() if kind in ("number", "ignored")],
+        "features": [name for name in names if name in kinds],
+        "reasons": [name for name in names if name.startswith("reason_")],
         "plates": plates(shown),
         "pending": data["status"]["pending"],
-        "problem": data.get("problem", ""),
+        "problem": problem,
     }
 
 
@@ -144,9 +147,7 @@ def noise(request: Request, key: str) -> dict[str, Any]:
     """How far replicates scatter, what plates share, and what may not be meant so."""
     data = basis(request, key)
     contents = data["look"].get("contents")
-    if contents is None:
-        return data | {"noise": None, "labels": None}
-    return data | {"noise": contents.noise, "labels": contents.labels}
+    return data | {name: getattr(contents, name, None) for name in ("noise", "labels")}
 
 
 @page("/c/{key}/history", "history.html.j2")
@@ -203,3 +204,46 @@ def understood(
     except AicauError as error:
         found["problem"] = str(error)
     return found
+
+
+# Files
+
+
+@router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
+def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    campaign = opened(request, key)
+    plate = campaign.layouts().get(library(request).read(key, "status")["asks"])
+    frame = control_rows(plate, campaign.settings["id"], campaign.pending())
+    for name in reversed(campaign.blank_columns()):  # to be filled in
+        frame.insert(list(frame).index("replicate") + 1, name, "")
+    return _file(pa.Table.from_pandas(frame, preserve_index=False), f"{key}-batch.{kind}")
+
+
+@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
+def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
+    opened(request, key)
+    table, _ = library(request).candidates(key)
+    if table is None or not table.said:
+        raise HTTPException(404, "There are no predictions yet; update the model first.")
+    names = {f"{POOL}{table.id}": table.id} | {f"{SAID}{name}": name for name in table.said}
+    return _file(table.table.select(list(names)).rename_columns(list(names.values())), f"{key}-predictions.{kind}")
+
+
+def _file(table: pa.Table, name: str) -> Response:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        tables.write([table], path)
+        return _download(path)
+
+
+def _download(path: Path) -> Response:
+    """Read at once: its folder does not stay."""
+    kept = {"content-disposition": f'attachment; filename="{path.name}"'}
+    return Response(path.read_bytes(), media_type=KINDS[path.suffix[1:]], headers=kept)
+
+
+@router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
+def everything(request: Request, key: str) -> Response:
+    with tempfile.TemporaryDirectory() as folder:
+        opened(request, key).export(Path(folder) / key)
+        return _download(Path(shutil.make_archive(str(Path(folder) / key), "zip", folder, key)))

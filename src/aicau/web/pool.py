@@ -1,6 +1,8 @@
 """Pages of all candidates: the map, and the table."""
 
-from typing import Annotated, Any, Literal, NamedTuple
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any, Literal
 
 from fastapi import Depends, HTTPException, Query, Request
 
@@ -13,7 +15,8 @@ Column = Annotated[str, Query(max_length=200)]
 End = float | None
 
 
-class Part(NamedTuple):
+@dataclass(frozen=True)
+class Part:
     """A part of the map, as a page's address names it."""
 
     x: Column = ""
@@ -25,49 +28,42 @@ class Part(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        return all(end is None for end in self[2:])
+        return {self.x0, self.x1, self.y0, self.y1} == {None}
 
     def window(self, table: Candidates) -> Window:
-        """From where to where, by column."""
-        inf = float("inf")
-        for name in (self.x, self.y):
+        """From where to where, by column; both axes may be the same one."""
+        found: dict[str, tuple[float, float]] = {}
+        for name, start, end in ((self.x, self.x0, self.x1), (self.y, self.y0, self.y1)):
             if name not in table.places():
                 raise HTTPException(404, "There is no such column.")
-        low, high = (-inf if self.x0 is None else self.x0, inf if self.x1 is None else self.x1)
-        found = {self.x: (low, high)}
-        low, high = found.get(self.y, (-inf, inf))
-        found[self.y] = (max(low, -inf if self.y0 is None else self.y0), min(high, inf if self.y1 is None else self.y1))
+            low, high = found.get(name, (-math.inf, math.inf))
+            found[name] = (low if start is None else max(low, start), high if end is None else min(high, end))
         return found
 
     def words(self) -> dict[str, Any]:
         """As an address has it."""
-        return {name: value for name, value in self._asdict().items() if value not in (None, "")}
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
-def part(x: Column = "", y: Column = "", x0: End = None, x1: End = None, y0: End = None, y1: End = None) -> Part:
-    return Part(x, y, x0, x1, y0, y1)
+AskedPart = Annotated[Part, Depends()]
 
 
 @page("/c/{key}/map", "map.html.j2", "table")
-def map_(request: Request, key: str, part: Annotated[Part, Depends(part)], colour: Column = "") -> dict[str, Any]:
+def map_(request: Request, key: str, part: AskedPart, colour: Column = "") -> dict[str, Any]:
     """Candidates in two dimensions, coloured by what is predicted of them; a window shows a part of them."""
     data = basis(request, key)
     table, view = library(request).candidates(key)
     if table is None:
         return data | {"map": None, "table": _waiting(view)}
     places, colours = table.places(), table.colours()
-    part = part._replace(x=part.x or places[0], y=part.y or places[min(1, len(places) - 1)])
+    part = replace(part, x=part.x or places[0], y=part.y or places[min(1, len(places) - 1)])
     colour = colour or next(iter(colours), "")
     scene = table.scene(part.x, part.y, colour, part.window(table))
     mask, drawn = scene.pop("mask"), dict(scene["map"])
     moment = library(request).read(key, "moment")
-    listed = [row["number"] for row in scene["rows"]]
-    for name, some in (
-        ("measured", {row.candidate for row in moment.rows}),
-        ("pending", moment.pending),
-        ("listed", listed),
-    ):
-        drawn[name] = table.marks(part.x, part.y, drawn["ends"], some, mask)
+    marked = {"measured": {row.candidate for row in moment.rows}, "pending": moment.pending}
+    marked["listed"] = [row["number"] for row in scene["rows"]]
+    drawn |= {name: table.marks(part.x, part.y, drawn["ends"], some, mask) for name, some in marked.items()}
     options = {"places": places, "colours": colours, "colour": colour, "zoomed": not part.whole, "part": part.words()}
     return data | scene | {"map": drawn, "names": table.said, **options}
 
@@ -76,7 +72,7 @@ def map_(request: Request, key: str, part: Annotated[Part, Depends(part)], colou
 def all_candidates(
     request: Request,
     key: str,
-    part: Annotated[Part, Depends(part)],
+    part: AskedPart,
     q: Column = "",
     sort: Column = "",
     down: bool = False,
@@ -89,21 +85,17 @@ def all_candidates(
     if table is None:
         return data | {"rows": None, "table": _waiting(view)}
     moment = library(request).read(key, "moment")
-    states = {**dict.fromkeys((row.candidate for row in moment.rows), "measured")}
+    states = dict.fromkeys((row.candidate for row in moment.rows), "measured")
     states |= dict.fromkeys(moment.barred, "excluded") | dict.fromkeys(moment.pending, "pending")
     only = None if show == "all" else [at for at, state in states.items() if state == show]
     mask = table.found(q, only, {} if part.whole else part.window(table))
     rows, total = table.rows(mask, sort, down, page)
     for row in rows:
         row["state"] = states.get(row["number"], "")
-    pages = -(-total // PAGE)
     names = {"said": table.said, "features": table.pool, "id": table.id, "states": STATES}
-    search = {"q": q, "sort": sort, "down": down, "show": show, "page": page} | part.words()
-    return (
-        data
-        | names
-        | {"part": {} if part.whole else part.words(), "rows": rows, "total": total, "pages": pages, "search": search}
-    )
+    names["search"] = {"q": q, "sort": sort, "down": down, "show": show, "page": page} | part.words()
+    found = {"rows": rows, "total": total, "pages": -(-total // PAGE), "part": {} if part.whole else part.words()}
+    return data | names | found
 
 
 def _waiting(view: Any) -> dict[str, Any]:

@@ -28,15 +28,8 @@ MOST_KEPT, MOST_PEOPLE = 300, 10_000  # rendered pages, and browsers whose last 
 MOMENT = 1.0  # seconds that a page may be behind while it is rendered anew
 CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # where what is not kept stands
 DRAWN = ("look", "shapes")  # of a view: for the template only
-NAV = {
-    "overview": "Overview",
-    "next": "Next batch",
-    "results": "Results",
-    "map": "Map",
-    "candidates": "Candidates",
-    "noise": "Noise",
-    "history": "History",
-}
+NAV = {name: name.capitalize() for name in ("overview", "next", "results", "map", "candidates", "noise", "history")}
+NAV["next"] = "Next batch"
 View = Callable[..., dict[str, Any]]
 
 
@@ -97,11 +90,6 @@ def opened(request: Request, key: str) -> Campaign:
         return library(request).at(key)
     except LookupError:
         raise HTTPException(404, "There is no such campaign here.") from None
-
-
-def wants_page(request: Request) -> bool:
-    """Whether a person asks; a program gets JSON."""
-    return "text/html" in request.headers.get("accept", "") and not request.url.path.endswith(".json")
 
 
 def knows(request: Request) -> None:

@@ -6,22 +6,21 @@ every form carries (CSRF) is signed with that name, so that another site can nei
 
 import hashlib
 import hmac
-import json
 import re
 import secrets
 import time
 from collections import deque
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Form, Header, HTTPException, Request
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 COOKIE = "aicau"
+HOST = r"[\w.:\[\]-]+"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MOST_BYTES = 64 * 2**20  # of an upload
 MOST_WRONG, WINDOW = 5, 60.0  # wrong tokens from one address, and in how many seconds
@@ -34,6 +33,7 @@ HEADERS = {
     "referrer-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
 }
 
 
@@ -85,106 +85,75 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        state: dict[str, Any] = scope.setdefault("state", {})
-        state.update(cookie="", bearer=False)
-        fresh = ""
+        request = Request(scope)
+        state = request.state
+        state.cookie, state.bearer, state.fresh = "", False, ""  # fresh: a cookie to hand out with the answer
+        app: ASGIApp = self.app
         try:
-            self._host(scope, headers)
-            fresh = self._who(scope, headers, state)
-            _length(headers)
+            self._origin(request)
+            self._who(request)
+            if not (length := request.headers.get("content-length", "0")).isdecimal() or int(length) > MOST_BYTES:
+                raise too_large()
+            if not (state.cookie or state.bearer or scope["path"] == "/login" or scope["path"].startswith("/static/")):
+                app = (
+                    RedirectResponse("/login", 303) if wants_page(request) else refusal(401, "Log in at /login first.")
+                )
         except HTTPException as error:
-            await self._refuse(error, scope, receive, self._with_headers(send, scope, ""))
-            return
-        if state["cookie"] == "" and not state["bearer"] and not _open(scope["path"]):
-            back = (
-                RedirectResponse("/login", 303) if _page(headers, scope) else _sentence(401, "Log in at /login first.")
-            )
-            await back(scope, receive, self._with_headers(send, scope, ""))
-            return
-        await self.app(scope, _limited(receive), self._with_headers(send, scope, fresh))
+            state.fresh, app = "", refusal(error.status_code, error.detail)
+        await app(scope, _limited(receive), _with_headers(request, send))
 
-    def _host(self, scope: Scope, headers: Headers) -> None:
-        found = headers.getlist("host")
-        name = (
-            urlsplit(f"//{found[0]}").hostname if len(found) == 1 and re.fullmatch(r"[\w.:\[\]-]+", found[0]) else None
-        )
+    def _origin(self, request: Request) -> None:
+        """Refuse other names of this server, and changes that come from other sites."""
+        headers, found = request.headers, request.headers.getlist("host")
+        name = urlsplit(f"//{found[0]}").hostname if len(found) == 1 and re.fullmatch(HOST, found[0]) else None
         if name is None or name.casefold() not in self.guard.hosts:
             raise HTTPException(421, "This server does not answer to that name; use the address that it printed.")
-        if scope["method"] not in ("GET", "HEAD"):
+        if request.method not in ("GET", "HEAD"):
             origin = headers.get("origin")
             same = origin is None or urlsplit(origin).netloc.casefold() == found[0].casefold()
             if not same or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
                 raise HTTPException(403, "This request came from another site; open the page itself.")
 
-    def _who(self, scope: Scope, headers: Headers, state: dict[str, Any]) -> str:
-        """Set who asks; gives a cookie to hand out where there is a new one."""
-        client = (scope.get("client") or ("",))[0]
-        kind, _, word = headers.get("authorization", "").partition(" ")
+    def _who(self, request: Request) -> None:
+        """Say in the request's state who asks: by the token itself, by a cookie of ours, or by a new one."""
+        kind, _, word = request.headers.get("authorization", "").partition(" ")
+        held = request.cookies.get(COOKIE, "")
         if self.guard.token is not None and kind.casefold() == "bearer":
-            if not self.guard.check(word.strip(), client):
+            if not self.guard.check(word.strip(), request.client.host if request.client else ""):
                 raise HTTPException(401, "This is not the token.")
-            state["bearer"] = True
-            return ""
-        cookies: SimpleCookie = SimpleCookie()
-        try:
-            cookies.load(headers.get("cookie", ""))
-        except CookieError:
-            cookies.clear()
-        held = cookies[COOKIE].value if COOKIE in cookies else ""
-        if self.guard.valid(held):
-            state["cookie"] = held
-            return ""
-        if self.guard.token is not None:
-            return ""
-        state["cookie"] = self.guard.cookie()
-        return str(state["cookie"])
-
-    def _with_headers(self, send: Send, scope: Scope, fresh: str) -> Send:
-        async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("cache-control", "no-store")
-                if fresh:
-                    headers.append("set-cookie", cookie_header(fresh, scope["scheme"] == "https"))
-            await send(message)
-
-        return sent
-
-    async def _refuse(self, error: HTTPException, scope: Scope, receive: Receive, send: Send) -> None:
-        await _sentence(error.status_code, str(error.detail))(scope, receive, send)
+            request.state.bearer = True
+        elif self.guard.valid(held):
+            request.state.cookie = held
+        elif self.guard.token is None:
+            request.state.cookie = request.state.fresh = self.guard.cookie()
 
 
-def cookie_header(value: str, secure: bool) -> str:
-    return f"{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
+def wants_page(request: Request) -> bool:
+    """Whether a person asks; a program gets JSON."""
+    return "text/html" in request.headers.get("accept", "") and not request.scope["path"].endswith(".json")
 
 
-def _open(path: str) -> bool:
-    return path == "/login" or path.startswith("/static/")
+def _with_headers(request: Request, send: Send) -> Send:
+    async def sent(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
+            if fresh := request.state.fresh:
+                secure = "; Secure" if request.scope["scheme"] == "https" else ""
+                headers.append("set-cookie", f"{COOKIE}={fresh}; Path=/; HttpOnly; SameSite=Strict{secure}")
+        await send(message)
+
+    return sent
 
 
-def _page(headers: Headers, scope: Scope) -> bool:
-    return "text/html" in headers.get("accept", "") and not scope["path"].endswith(".json")
-
-
-def _sentence(status: int, words: str) -> Response:
-    return Response(
-        json.dumps({"detail": words}), status, {"retry-after": "60"} if status == 429 else None, "application/json"
-    )
-
-
-def _length(headers: Headers) -> None:
-    said = headers.get("content-length", "0")
-    if not said.isdecimal() or int(said) > MOST_BYTES:
-        raise too_large()
+def refusal(status: int, words: str) -> Response:
+    return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
 
 
 def too_large() -> HTTPException:
-    return HTTPException(
-        413, f"This file is larger than {MOST_BYTES // 2**20} MB; use `aicau` on the command line for it."
-    )
+    words = f"This file is larger than {MOST_BYTES // 2**20} MB; use `aicau` on the command line for it."
+    return HTTPException(413, words)
 
 
 def _limited(receive: Receive) -> Receive:

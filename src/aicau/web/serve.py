@@ -8,18 +8,18 @@ from importlib.resources import files
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.exceptions import HTTPException as HTTPError
 from starlette.middleware.gzip import GZipMiddleware
 
 import aicau
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.report.page import environment
-from aicau.web import changes, downloads, pool
+from aicau.web import changes, pool
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
-from aicau.web.render import Kept, rendered, wants_page
-from aicau.web.security import LOOPBACK, Gate, Guard
+from aicau.web.render import Kept, rendered
+from aicau.web.security import LOOPBACK, Gate, Guard, refusal, wants_page
 
 ASSETS = {
     "web.css": ("aicau.web", "static/web.css", "text/css"),
@@ -63,7 +63,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
         kept = {"cache-control": "public, max-age=31536000, immutable"}
         return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
 
-    for router in (pool.router, downloads.router, changes.router, changes.open_router):
+    for router in (pool.router, changes.router, changes.open_router):
         app.include_router(router)
     app.add_exception_handler(AicauError, _refused)
     app.add_exception_handler(HTTPError, _refused)
@@ -85,7 +85,7 @@ def _refused(request: Request, error: Exception) -> Response:
         words = sentence(error) if isinstance(error, AicauError) else "Something went wrong."
     if wants_page(request):
         return rendered(request, "problem.html.j2", status, words=words)
-    return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
+    return refusal(status, words)
 
 
 def serve(places: Sequence[str], host: str = "127.0.0.1", port: int = 8765, token: str | None = None) -> None:
