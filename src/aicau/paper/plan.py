@@ -14,12 +14,11 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -37,7 +36,6 @@ from aicau.simulation.loop import Lane, Loop, Work
 from aicau.simulation.simulate import tidy
 from aicau.strategy import Strategy
 
-T = TypeVar("T")
 TYPES = ("type1", "type2", "type3")
 INITIALS = (10, 100)
 PERFECT = ("random", "lc", "bald", "br:perfect", "pemse:perfect")
@@ -210,7 +208,7 @@ def run(
         return work(jobs[at]).some((0, plan.runs), watch)
 
     parts = ((work(job), runs) for job in jobs for runs in slices)
-    found = _together(kept, range(len(jobs)), device) if engine.here else engine.over(compute, parts, device)
+    found = map(kept, range(len(jobs))) if engine.here else engine.over(compute, parts, device)
     for at, (setting, initial, words) in enumerate(jobs):
         some = []
         for result in islice(found, len(slices)):
@@ -225,23 +223,6 @@ def run(
         for part in {part: None for one in some for part in one[2]}:
             seconds[f"{name[at]}/{part}"] = sum(one[2].get(part, 0.0) for one in some)
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
-
-
-def _together(function: Callable[[int], T], jobs: Sequence[int], device: str) -> Iterator[T]:
-    """One after the other on the CPU; on a GPU side by side, each on a stream of its own: the steps of one fit follow
-    each other, so one loop leaves most of the GPU idle."""
-    chosen = checks.pick_device(device)
-    if chosen.type != "cuda":
-        yield from map(function, jobs)
-        return
-
-    def alone(job: int) -> T:
-        with torch.cuda.stream(torch.cuda.Stream(chosen)):
-            return function(job)
-
-    torch.linalg.inv(torch.eye(1, device=chosen))  # PyTorch loads its linear algebra once, which threads would race for
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        yield from pool.map(alone, jobs)
 
 
 class Checkpoint:
