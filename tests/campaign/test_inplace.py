@@ -101,7 +101,8 @@ def test_a_killed_ask_leaves_no_trace(tmp_path):
         marked = tmp_path / "choosing"
         code = f"""
 from pathlib import Path
-from aicau import Campaign, shortlist
+from aicau import Campaign
+from aicau.batching import shortlist
 gains = shortlist.Pass.gains
 def without_end(self, part):
     Path({str(marked)!r}).touch()

@@ -80,6 +80,7 @@ def choose(
     cost: Tensor | None = None,  # (n,) of a measurement
     budget: float = math.inf,
     engine: Engine = HERE,
+    device: torch.device | None = None,
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
@@ -116,7 +117,7 @@ def choose(
             past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
             looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
         room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
-        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine)
+        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine, device)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
     unit = 1.0
