@@ -23,15 +23,14 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
-from aicau.core.pool import Frame, coordinates
+from aicau.core.pool import Frame, Rows, coordinates
 from aicau.core.runs import moved
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
+from aicau.ensembles.base import predicted
 from aicau.gp.plates import Controls, without_plates
 from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
-
-AT_ONCE = 100_000  # candidates predicted at a time
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ class Round:
             shift, scale = self.task.units(observations.index, y)
         rows = replace(observations, y=(y - shift[..., None]) / scale[..., None])
         fitted = self.ensemble.fit(x[rows.index], rows.y, keys)
-        predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], keys.ndim + 1)
+        predictions = predicted(fitted, x, keys.ndim)
         return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
 
     def assess(
@@ -225,17 +224,21 @@ class Look:
         device: torch.device | None = None,
     ) -> tuple[Score, View]:
         """The score and what is known, of all candidates or of a part of them."""
-        state = self.state if part is None else self.state.among(part)
-        own = (room, known, self.weight, self.chance)
-        if part is not None:
-            own = tuple(None if each is None else each[:, part] for each in own)  # type: ignore[assignment]
+        state = whole(self.state) if part is None else self.state.among(part)
+        every, past = (room, known, self.weight, self.chance), self.past
+        own = every if part is None else tuple(None if each is None else each[:, part] for each in every)
         if device is not None and device != state.keys.device:
-            state, own, keys, frame = moved((state, own, keys, frame), device)
+            state, own, keys, frame, past = moved((state, own, keys, frame, past), device)
         at = None if frame is None else frame.coordinates(state.x)
         more = {"keys": keys, "frame": at, "weight": own[2], "chance": own[3]}
         estimate = self.how.assess(strategy, state)
-        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], self.past, round, **more)
+        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], past, round, **more)
         return score.times(torch.tensor([self.share]).to(score.alpha)), view
+
+
+def whole(state: State) -> State:
+    """The same with all candidates in memory."""
+    return state.among(torch.arange(len(state.x))) if isinstance(state.x, Rows) else state
 
 
 def propose(
@@ -266,9 +269,9 @@ def propose(
             [partial(look.scored, strategy, *seen, frame=frame, device=device) for look in looks],
             *(m, room, known, state.x, None, *own, frame, engine),
         )
-    price = cost if cost is None or part is None else cost[:, part]
-    view = replace(views[0][1], others=tuple(views[1:]), cost=price, budget=budget)
-    choice = strategy.choose(view, m, _previous(state, looks[0].past, round))
+    view, price = views[0][1], cost if cost is None or part is None else cost[:, part]
+    price, past = moved((price, _previous(state, looks[0].past, round)), view.x.device)
+    choice = strategy.choose(replace(view, others=tuple(views[1:]), cost=price, budget=budget), m, past)
     found = moved(choice.selection, room.device)
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))
 

@@ -24,14 +24,14 @@ from aicau.batching.work import Basis, Work, sum_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import PORTION, carried, over, portion
+from aicau.core.runs import PORTION, carried, moved, over, portion
 
 SAMPLED = 32_768
 LISTED = 16_384
 SKETCHED = 128  # landmarks of `Screen`
 STAGES = 16  # of a batch that are looked at
 SHARD = 64  # portions that go to another machine together
-FAINT = 1e-6  # of the largest eigenvalue of a form: what is smaller is left out
+FAINT = 1e-4  # of the largest eigenvalue of a form: what is smaller is left out
 RIDGE = 1e-3  # of the noise as a sum of features
 
 Looks = Callable[[Tensor | None], tuple[Score, View]]  # what is known of some candidates; None: of all
@@ -184,8 +184,8 @@ def narrowed(
 
     if len(listed) > most:
         screens = [Screen(*pair, m) for pair in seen()[1]]
-        work = Pass(screens, most // len(screens[0].stages), frame)
         price, device = None if cost is None else cost[0].clamp_min(budget / m), screens[0].matrix.device
+        work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
         parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
         if engine.here:
             found = best(over(work.gains, carried(parts, device), device), work.each)

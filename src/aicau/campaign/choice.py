@@ -19,9 +19,10 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
+from aicau.ensembles.base import AT_ONCE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import AT_ONCE, Look, Past, Round, first_batch, propose, round_keys
+from aicau.round import Look, Past, Round, first_batch, propose, round_keys, whole
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
@@ -181,7 +182,8 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 def _past(model: Model) -> Past:
     """The score of an earlier round, computed again."""
-    state, estimate = model.state, model.estimate()
+    state = whole(model.state)
+    estimate = model.how.assess(model.strategy, state)
     flags = torch.ones(1, len(state.x), dtype=torch.bool)
     view = View(state.x, flags, ~flags, state.keys, state.predictions, task=state.task, skill=state.skill())
     return Past(model.strategy.acquisition.score(view.with_estimate(estimate)), state.scale)
