@@ -16,7 +16,6 @@ ORDER = [
     ["acquisition"],
     ["batching"],
     ["strategy", "prediction"],
-    ["shortlist"],
     ["round", "problems", "store"],
     ["arrays"],
     ["simulation", "tables"],

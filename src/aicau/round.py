@@ -9,27 +9,28 @@ laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction) is
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from aicau import shortlist
 from aicau.acquisition import Score, View
-from aicau.batching.gain import Gain, Screen
+from aicau.batching import Gain
+from aicau.batching.shortlist import narrowed
 from aicau.bias import Belief, BiasEstimator, Posterior, assess
 from aicau.core import streams
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
-from aicau.core.pool import Frame, coordinates
+from aicau.core.pool import Frame, Rows, coordinates
+from aicau.core.runs import moved
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
+from aicau.ensembles.base import predicted
 from aicau.gp.plates import Controls, without_plates
 from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser, Strategy
-
-AT_ONCE = 100_000  # candidates predicted at a time
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ class Round:
             shift, scale = self.task.units(observations.index, y)
         rows = replace(observations, y=(y - shift[..., None]) / scale[..., None])
         fitted = self.ensemble.fit(x[rows.index], rows.y, keys)
-        predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], keys.ndim + 1)
+        predictions = predicted(fitted, x, keys.ndim)
         return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
 
     def assess(
@@ -218,18 +219,26 @@ class Look:
         known: Tensor,
         round: int,
         keys: Tensor | None,
-        part: Tensor | None = None,  # (s,) some of the candidates
+        part: Tensor | None = None,  # (s,) some of the candidates; None: all
         frame: Frame | None = None,  # of all, where there is a part
+        device: torch.device | None = None,
     ) -> tuple[Score, View]:
         """The score and what is known, of all candidates or of a part of them."""
-        state, own = self.state, (room, known, self.weight, self.chance)
-        if part is not None:
-            state, own = state.among(part), tuple(None if each is None else each[:, part] for each in own)  # type: ignore[assignment]
+        state = whole(self.state) if part is None else self.state.among(part)
+        every, past = (room, known, self.weight, self.chance), self.past
+        own = every if part is None else tuple(None if each is None else each[:, part] for each in every)
+        if device is not None and device != state.keys.device:
+            state, own, keys, frame, past = moved((state, own, keys, frame, past), device)
         at = None if frame is None else frame.coordinates(state.x)
         more = {"keys": keys, "frame": at, "weight": own[2], "chance": own[3]}
         estimate = self.how.assess(strategy, state)
-        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], self.past, round, **more)
-        return score.times(torch.tensor([self.share])), view
+        score, view = self.how.scored(strategy, state, estimate, own[0], own[1], past, round, **more)
+        return score.times(torch.tensor([self.share]).to(score.alpha)), view
+
+
+def whole(state: State) -> State:
+    """The same with all candidates in memory."""
+    return state.among(torch.arange(len(state.x))) if isinstance(state.x, Rows) else state
 
 
 def propose(
@@ -243,37 +252,28 @@ def propose(
     cost: Tensor | None = None,  # (1, n)
     budget: float = float("inf"),
     engine: Engine = HERE,  # where the pass over a large pool is computed
+    device: torch.device | None = None,  # where the batch is computed; None: where the pool is
 ) -> Choice:
-    """The next m points, for one target or several. What is looked at of a large pool is bounded, and found in one pass
-    over it (aicau.shortlist) where the rule can; the score of the choice is then that of the part."""
-
-    def choose(views: Sequence[tuple[Score, View]], part: Tensor | None = None) -> Choice:
-        price = cost if cost is None or part is None else cost[:, part]
-        view = replace(views[0][1], others=tuple(views[1:]), cost=price, budget=budget)
-        return strategy.choose(view, m, _previous(looks[0].state, looks[0].past, round))
-
-    seen, x = (room, known, round, keys), looks[0].state.x
-    if len(x) <= shortlist.LARGE or not isinstance(strategy.batching, Gain) or strategy.difference:
-        return choose([look.scored(strategy, *seen) for look in looks])
-    frame = Frame.of(x)
-    for look in looks:
-        if isinstance(strategy.bias, Posterior) and look.how.task.squared:
-            strategy.bias.correction(look.state.evidence())  # once, for both parts
-    weights = [look.weight for look in looks if look.weight is not None]
-    drawn = shortlist.draw(len(x), sum(weights[1:], weights[0]) if len(weights) == len(looks) else None)
-    (index, stands), screens = drawn.among(known), []
-    for look in looks:
-        score, view = look.scored(strategy, *seen, index, frame)
-        screen = Screen(score, replace(view, stands=stands[None]), m)
-        screens.append((screen, look.chance, look.state.memo.get(strategy.bias)))
-    listed = shortlist.best(screens, x, frame, room[0], None if cost is None else cost[0].clamp_min(budget / m), engine)
-    index, stands = drawn.among(known, listed)
-    left = room.clone()
-    left[:, drawn.hits], left[:, known[0]] = 0, 0
-    left[:, listed] = room[:, listed]
-    views = [look.scored(strategy, left, known, round, keys, index, frame) for look in looks]
-    choice = choose([(score, replace(view, stands=stands[None])) for score, view in views], index)
-    return replace(choice, selection=replace(choice.selection, index=index[choice.selection.index]))
+    """The next m points, for one target or several. Where the rule looks at a part of a large pool, nothing is computed
+    of the others but their place in a short list; the score of the choice is then that of the part."""
+    seen, state = (room, known, round, keys), looks[0].state
+    if not isinstance(strategy.batching, Gain) or strategy.difference:
+        part, views = None, [look.scored(strategy, *seen, device=device) for look in looks]
+    else:
+        frame = Frame.of(state.x)
+        for look in looks:
+            if isinstance(strategy.bias, Posterior) and look.how.task.squared:
+                strategy.bias.correction(look.state.evidence())  # once, for every part
+        own = ([look.chance for look in looks], [look.weight for look in looks], cost, budget)
+        part, views = narrowed(
+            [partial(look.scored, strategy, *seen, frame=frame, device=device) for look in looks],
+            *(m, room, known, state.x, None, *own, frame, engine),
+        )
+    view, price = views[0][1], cost if cost is None or part is None else cost[:, part]
+    price, past = moved((price, _previous(state, looks[0].past, round)), view.x.device)
+    choice = strategy.choose(replace(view, others=tuple(views[1:]), cost=price, budget=budget), m, past)
+    found = moved(choice.selection, room.device)
+    return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))
 
 
 def _previous(state: State, past: Past | None, round: int) -> Score | None:

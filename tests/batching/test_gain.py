@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from aicau import Omega, Score, View
-from aicau.batching import gain
+from aicau.batching import gain, shortlist, work
 from aicau.batching.gain import Gain
+from aicau.core import runs
 from aicau.core.errors import InputError
 from aicau.core.omega import Cobias
 from aicau.ensembles import MLP, gradients
@@ -94,20 +95,20 @@ def test_replicates_and_pending_points_count():
     """Three measurements of a point are one with a third of the noise; a pending point counts as one measurement."""
     view = view_of(known=(3, 17))
     times = view.measured.long() * torch.where(torch.arange(60) == 3, 3, 0)  # 17 is pending
-    features = gain.Features(view, gain.LANDMARKS)
-    noise = gain.noise_of(view)
+    features = work.Features(view, gain.LANDMARKS)
+    noise = work.noise_of(view)
     phi, rest = features.at(torch.tensor([3, 17]))
     assert float(rest.max()) < 1e-5
     precision = torch.eye(phi.shape[-1]).double() + phi.mT @ (phi * torch.tensor([[3 / 0.05], [1 / 0.05]]))
-    found = gain.posterior(replace(view, times=times), features, noise)
+    found = work.posterior(replace(view, times=times), features, noise)
     torch.testing.assert_close(found, torch.linalg.inv(precision))
 
 
 def test_portions_and_a_short_list_choose_the_same(monkeypatch):
     view, score = view_of(300, fitted=networks()), score_of(300)
     whole = Gain().select(score, view, 6)
-    monkeypatch.setattr(gain, "LISTED", 64)
-    monkeypatch.setattr(gain, "PORTION", 100)
+    monkeypatch.setattr(shortlist, "LISTED", 96)
+    monkeypatch.setattr(runs, "PORTION", 100)
     parts = Gain().select(score, view, 6)
     assert torch.equal(parts.index, whole.index)
     for name, part in whole.parts.items():

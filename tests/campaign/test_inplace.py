@@ -11,9 +11,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from aicau import Campaign
+from aicau.campaign.models import Models
 from aicau.core.errors import InputError, StoreError
+from aicau.core.pool import Rows
 
 
 def pool_of(n=90):
@@ -61,6 +64,50 @@ def test_it_is_the_same_campaign_as_a_copy(folder):
     assert [columns for _, columns in kept] == [b'{"in_place"'] * 4
 
 
+@pytest.fixture
+def large(monkeypatch):
+    """What is done with very many candidates, with few."""
+    monkeypatch.setattr("aicau.campaign.models.EXACT", 0)
+    for name, value in (("SAMPLED", 24), ("LISTED", 20), ("STAGES", 2)):
+        monkeypatch.setattr(f"aicau.batching.shortlist.{name}", value)
+    monkeypatch.setattr("aicau.core.runs.PORTION", 16)
+
+
+@pytest.mark.parametrize("strategy", ["default", "pemse:direct:eigen", "lc:top", "pemse:direct:spread"])
+def test_rows_that_are_read_when_they_are_wanted_give_the_same_batches(folder, large, monkeypatch, strategy):
+    """In place and as a copy, and as a tensor in memory: index for index."""
+    found = []
+    for name, pool in (("copy.db", pool_of()), ("there.db", folder / "pool"), ("memory.db", pool_of())):
+        if name == "memory.db":
+            monkeypatch.setattr(Models, "features", lambda self, rows=Models.features: rows(self)[:])
+        with Campaign.create(folder / name, pool, target="y", in_place=name == "there.db", strategy=strategy) as made:
+            found.append(play(made))
+            assert isinstance(made.models.features(), Rows) == (name != "memory.db")
+    copy, there, memory = found
+    assert copy[0] == there[0] == memory[0]
+    pd.testing.assert_frame_equal(there[1], copy[1])
+    pd.testing.assert_frame_equal(memory[1], copy[1], rtol=1e-3)  # networks predict other portions at a time
+
+
+def test_a_large_pool_is_never_in_memory_as_a_whole(folder, large, monkeypatch):
+    """Of the default rule, also with a goal: no request for many rows at once."""
+    with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there:
+        play(there)
+        most, find = [], Rows._found
+
+        def counted(self, index):
+            most.append(len(index))
+            return find(self, index)
+
+        monkeypatch.setattr(Rows, "_found", counted)
+        monkeypatch.setattr("aicau.core.pool.HELD", 0)
+        monkeypatch.setattr("aicau.campaign.choice.AT_ONCE", 30)
+        there.models._x.held = torch.zeros(0, dtype=torch.long), torch.zeros(0, 6)
+        there.ask(3)
+        there.ask(3, goal="max")
+        assert 0 < max(most) < 90
+
+
 def test_a_changed_file_is_refused(folder):
     with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there:
         there.ask(3)
@@ -76,6 +123,16 @@ def test_a_changed_file_is_refused(folder):
         file.unlink()
         with pytest.raises(StoreError, match="cannot be read"):
             there.tell(pd.DataFrame({"id": ["m1"], "y": [1.0]}))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_a_device_that_is_not_there_is_refused(folder):
+    with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there:
+        with pytest.raises(InputError, match="sees no CUDA device"):
+            there.ask(3, device="cuda")
+        with pytest.raises(InputError, match="unknown device 'abacus'"):
+            there.ask(3, device="abacus")
+        assert there.status()["pending"] == 0
 
 
 def test_only_parquet_can_stay_in_place(tmp_path):
@@ -101,7 +158,8 @@ def test_a_killed_ask_leaves_no_trace(tmp_path):
         marked = tmp_path / "choosing"
         code = f"""
 from pathlib import Path
-from aicau import Campaign, shortlist
+from aicau import Campaign
+from aicau.batching import shortlist
 gains = shortlist.Pass.gains
 def without_end(self, part):
     Path({str(marked)!r}).touch()

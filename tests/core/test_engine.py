@@ -151,8 +151,9 @@ def test_predictions_and_batches_are_the_same_on_every_engine(engine, tmp_path, 
         campaign.tell(pd.DataFrame({"id": ids, "y": rng.random(12), "plate": "P1"}))
         here, there = campaign.predict(), campaign.predict(engine=engine)
         pd.testing.assert_frame_equal(there, here, check_exact=True)
-        for name, value in (("LARGE", 100), ("PORTION", 50), ("SHARD", 2)):  # the pass over a large pool, in small
-            monkeypatch.setattr(f"aicau.shortlist.{name}", value)
+        small = {"batching.shortlist.SAMPLED": 100, "batching.shortlist.LISTED": 80, "core.runs.PORTION": 50}
+        for name, value in (small | {"batching.shortlist.SHARD": 2}).items():  # the pass over a large pool, in small
+            monkeypatch.setattr(f"aicau.{name}", value)
         here, there = (campaign.ask(5, preview=True, engine=one) for one in (Engine(), engine))
         pd.testing.assert_frame_equal(there, here, check_exact=True)
 

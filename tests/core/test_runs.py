@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from aicau.core.runs import by_run, over
+from aicau.core.pool import Frame
+from aicau.core.runs import by_run, carried, moved, over
 
 
 @pytest.mark.parametrize("lead", [(), (1,), (3,), (2, 3)])
@@ -29,3 +30,13 @@ def test_over_keeps_the_order_and_the_threads():
     with pytest.raises(ZeroDivisionError):
         list(over(lambda part: 1 / part, [2, 1, 0, 1, 2]))
     assert torch.get_num_threads() == before
+
+
+def test_records_are_moved_with_all_their_tensors():
+    one, there = torch.ones(2), torch.device("meta")
+    frame, words, (kept, none) = moved((Frame(one, one, one), {"a": [one]}, ("text", None)), there)
+    for tensor in (frame.mean, frame.spread, frame.stretch, words["a"][0]):
+        assert tensor.device.type == "meta"
+    assert (kept, none) == ("text", None)
+    assert [part.device.type for part in carried([one, one], there)] == ["meta", "meta"]
+    assert moved(one, one.device) is one

@@ -1,5 +1,6 @@
 """Batching: from a score over the pool to m points, and why each of them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -75,6 +76,30 @@ def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (...,
     best = score.nan_to_num(nan=least, neginf=least).masked_fill_(~allowed, -torch.inf)
     index = best.argmax(-1)
     return index, allowed.scatter(-1, index[..., None], False)
+
+
+def best(parts: Iterable[tuple[Tensor, Tensor]], each: int) -> tuple[Tensor, Tensor]:  # (s,) and (stages, s)
+    """The candidates of the `each` largest values in each stage, ascending, with their values; of equal ones the first.
+
+    Parts are joined as they come. What comes out is a part itself: lists of many machines are joined in the same way.
+    """
+    held: list[tuple[Tensor, Tensor]] = []
+    floor: Tensor | float = -torch.inf  # what a candidate must exceed in some stage
+
+    def joined() -> tuple[Tensor, Tensor, Tensor]:
+        index, value = (torch.cat(part, -1) for part in zip(*held, strict=True))
+        order = value.argsort(descending=True, stable=True)[:, :each]
+        kept = order.unique()
+        return index[kept], value[:, kept], value.gather(-1, order[:, -1:])
+
+    for index, value in parts:
+        kept = (value > floor).any(0)
+        held.append((index[kept], value[:, kept]))
+        if sum(len(one) for one, _ in held) > 4 * each * len(value):
+            index, value, lowest = joined()
+            held = [(index, value)]
+            floor = lowest
+    return joined()[:2]
 
 
 def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)

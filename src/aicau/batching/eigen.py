@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Selection, at, check_enough, matrix, take_best
+from aicau.batching.base import Selection, at, best, check_enough, matrix, take_best
 from aicau.core import streams
+from aicau.core.omega import Omega
+from aicau.core.runs import over, portion
 from aicau.core.streams import Purpose
 
 
@@ -35,14 +38,18 @@ class Eigen:
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
         check_enough(view, m)
-        omega = matrix(score, "eigen").restrict(view.allowed)
-        spare = streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]).to(omega.factor)
-        values, vectors = omega.top_eigenpairs(m)
-        size = vectors.abs_()  # (..., n, q)
+        omega, n = matrix(score, "eigen"), view.x.shape[0]
+        spare = streams.uniform(streams.fold(view.keys, Purpose.CHOICE), n).to(omega.factor)
+        if omega.extra is None:
+            values, weights, total = omega.modes(m, view.allowed)
+        else:
+            omega = omega.restrict(view.allowed)
+            values, vectors = omega.top_eigenpairs(m)
+            total, omega, weights = omega.trace(), Omega(vectors), torch.eye(values.shape[-1]).to(vectors)
         positive = (values > 0).sum(-1)  # (...)
-        total = omega.trace()
-        allowed, chosen = view.allowed, []
-        parts: dict[str, list[torch.Tensor]] = {"worth": [], "mode": [], "share": []}
+        parts: dict[str, list[Tensor]] = {"worth": [], "mode": [], "share": []}
+        some, (size, spare, allowed) = peaks(omega.factor, weights, spare, view.allowed, m)
+        chosen = []
         for slot in range(m):
             known = slot < positive  # a mode is left
             mode = min(slot, size.shape[-1] - 1)
@@ -52,7 +59,10 @@ class Eigen:
             parts["worth"].append(at(entry, index))
             parts["mode"].append(torch.where(known, slot + 1, 0))
             parts["share"].append(values[..., mode] / total)
-        return Selection(torch.stack(chosen, -1), {name: torch.stack(part, -1) for name, part in parts.items()})
+        index = torch.stack(chosen, -1)
+        return Selection(
+            index if some is None else some[index], {name: torch.stack(part, -1) for name, part in parts.items()}
+        )
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""
@@ -60,3 +70,29 @@ class Eigen:
             return "drawn at random: the error matrix has no further mode"
         share = f" ({numbers['share']:.0%} of the {meaning})" if 0 < numbers["share"] <= 1 else ""
         return f"peak of mode {numbers['mode']:.0f} of the error matrix{share}"
+
+
+def peaks(
+    factor: Tensor,  # (..., n, r)
+    weights: Tensor,  # (..., r, q)
+    spare: Tensor,  # (..., n)
+    allowed: Tensor,  # (..., n)
+    m: int,
+) -> tuple[Tensor | None, tuple[Tensor, Tensor, Tensor]]:
+    """Points among which a batch is found (None: all), and there the size of each mode, the spare numbers and what is
+    allowed: of a large pool the m largest entries of each, by one pass in portions."""
+    n, device = factor.shape[-2], factor.device
+    if n <= portion(device) or allowed.numel() > n:
+        return None, ((factor @ weights).abs_(), spare, allowed)
+    lead, flat, row = allowed.shape[:-1], factor.reshape(n, -1), spare.reshape(-1)
+    open, width = allowed.reshape(-1), weights.reshape(*weights.shape[-2:])
+
+    def entries(start: int) -> tuple[Tensor, Tensor]:
+        part = slice(start, start + portion(device))
+        size = torch.cat([(flat[part] @ width).abs_(), row[part, None]], -1)
+        kept = open[part].nonzero()[:, 0]
+        return start + kept, size[kept].mT
+
+    index, size = best(over(entries, range(0, n, portion(device)), device), m)
+    size = size.reshape(*lead, *size.shape)
+    return index, (size[..., :-1, :].mT, size[..., -1, :], torch.ones_like(size[..., -1, :], dtype=torch.bool))

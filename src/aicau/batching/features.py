@@ -11,7 +11,6 @@ from aicau.core.runs import PORTION
 from aicau.ensembles import gradients
 from aicau.gp import rbf
 
-SAMPLED = 32_768  # points that the error is summed over at most (`sample`)
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 
 
@@ -19,7 +18,6 @@ class Covariance:
     """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
 
     def __init__(self, view: View, some: Tensor) -> None:
-        self.view = view
         lengths = getattr(view.cobias, "lengths", None)
         self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
         if lengths is None:
@@ -32,12 +30,8 @@ class Covariance:
             self.layers = getattr(fitted, "layers", None)
         self.size = 1.0
         if self.layers is not None:
-            self.size = float(gradients.squares(self.at(some)[1]).mean())
+            self.size = float(gradients.squares(self.layers(view.points[some])).mean())  # type: ignore[index]
             self.layers = self.layers if self.size > 0 else None
-
-    def at(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
-        """What the kernels need of some points of the pool."""
-        return self.of(self.view.x[index], None if self.layers is None else self.view.points[index])  # type: ignore[index]
 
     def of(self, x: Tensor, points: Tensor | None) -> tuple[Tensor, list[gradients.Layer]]:  # (m, d) twice
         """What the kernels need of any points."""
@@ -60,8 +54,8 @@ class Features:
         known = known[evenly(len(known), most // 2, view.x)] if n > most else known[:0]
         some = evenly(n, most - len(known), view.x)
         self.covariance = Covariance(view, some)
-        self.index = torch.cat([known, some]).unique()
-        self.landmarks = self.covariance.at(self.index)
+        self.index, self.view = torch.cat([known, some]).unique(), view
+        self.landmarks = self._seen(self.index)
         values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
         kept = values > KEPT * values[-1]
         self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
@@ -72,7 +66,11 @@ class Features:
         """φ and ρ."""
         if self.whole is not None:
             return self.whole[0][index], self.whole[1][index]
-        return self.of(self.covariance.at(index))
+        return self.of(self._seen(index))
+
+    def _seen(self, index: Tensor) -> tuple[Tensor, list[gradients.Layer]]:
+        view = self.view
+        return self.covariance.of(view.x[index], None if view.points is None else view.points[index])
 
     def of(self, points: tuple[Tensor, list[gradients.Layer]]) -> tuple[Tensor, Tensor]:  # (m, p), (m,)
         """The same of any points."""
@@ -83,18 +81,3 @@ class Features:
 def evenly(n: int, most: int, like: Tensor) -> Tensor:
     """At most `most` of n places, evenly spaced."""
     return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()
-
-
-def sample(alpha: Tensor) -> tuple[Tensor, Tensor]:  # (n,) -> (s,), (n,)
-    """Points that M is summed over, and their weights: all, or of a large pool `SAMPLED`, as likely as α is large.
-
-    They lie evenly spaced along the sum of α, so that few points that count much are all among them.
-    """
-    there = (alpha > 0).nonzero()[:, 0] if len(alpha) > SAMPLED else torch.arange(len(alpha), device=alpha.device)
-    if len(there) <= SAMPLED:
-        return there, alpha
-    along = alpha.double().cumsum(0)
-    steps = (torch.arange(SAMPLED, device=alpha.device) + 0.5) / SAMPLED * along[-1]
-    return torch.searchsorted(along, steps).clamp_max(len(alpha) - 1), torch.full_like(
-        alpha, float(along[-1]) / SAMPLED
-    )

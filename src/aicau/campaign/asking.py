@@ -12,9 +12,12 @@ import pandas as pd
 from aicau.campaign import handout, plates
 from aicau.campaign.setup import check_budget, check_goal, check_room, check_size, room
 from aicau.core.engine import HERE, Engine
+from aicau.core.errors import InputError
 from aicau.store import Moment, Session, schema
 
 if TYPE_CHECKING:
+    import torch
+
     from aicau.campaign.campaign import Campaign
     from aicau.campaign.model import Model
 
@@ -33,9 +36,15 @@ def ask(
     budget: float | None = None,
     layout: dict[str, Any] | None = None,  # of this batch only
     engine: Engine = HERE,
+    device: str = "cpu",
 ) -> pd.DataFrame:
     """The next `n` points, each in as many wells; kept as pending unless it is a preview."""
+    from aicau.core.checks import pick_device
+
     n, replicates = check_size(n), check_size(replicates)
+    where = engine, pick_device(device)
+    if not engine.here and where[1].type != "cpu":
+        raise InputError("another engine computes on processors; use either --engine or --device")
     settings = campaign.settings
     plate = layout or settings.get("layout")
     plates.check_fits(plate, n * replicates)
@@ -53,7 +62,7 @@ def ask(
         fitted = [None if v.models.missing(o) else v.models.at(o) for v, o in zip(views, own, strict=True)]
         if len({len(model.state.x) for model in fitted if model is not None}) > 1:
             continue  # candidates were added while one model after another was fitted
-        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate, engine)
+        rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate, *where)
         if preview:
             with campaign.store.reading() as session:
                 found = handout.frame(session, settings, [_proposal(row) for row in rows])
@@ -67,7 +76,7 @@ def ask(
             if now.last_ask != moment.last_ask:
                 # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                 moment = now
-                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate, engine)
+                rows = _choose(campaign, moment, own, fitted, n, replicates, *counts, budget, plate, *where)
             basis = next((model.basis for model in fitted if model is not None), moment.basis)
             detail = {} if layout is None else {"layout": layout}
             ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], campaign.author, **detail)
@@ -94,6 +103,7 @@ def _choose(
     budget: float | None,
     plate: dict[str, Any] | None,
     engine: Engine,
+    device: "torch.device",
 ) -> list[Row]:
     from aicau.campaign.choice import Part, affordable, choose, ranked
 
@@ -106,7 +116,7 @@ def _choose(
         if ranked(campaign.strategy, parts):
             most = min(OVERSAMPLE * n, room(moment, campaign.n))
     how = (campaign.strategy, campaign.task, campaign.settings["seed"], most, goal, weight)
-    picks = choose(parts, moment.pending, moment.barred, *how, costs, budget or math.inf, engine)
+    picks = choose(parts, moment.pending, moment.barred, *how, costs, budget or math.inf, engine, device)
     if budget is not None and costs is not None:
         picks = affordable(picks, costs, n, budget)
     wells: dict[int, int] = {}  # of a candidate in this batch, before this pick

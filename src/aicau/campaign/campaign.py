@@ -202,6 +202,7 @@ class Campaign(Changing, Showing):
         controls: Mapping[str, int | Sequence[str]] | None = None,
         edges: bool = True,
         engine: Engine = HERE,
+        device: str = "cpu",
     ) -> pd.DataFrame:
         """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
 
@@ -225,11 +226,13 @@ class Campaign(Changing, Showing):
             The plate of this batch, as `create` takes it; that of the campaign where it is not given.
         engine : Engine
             Where the pass over a large pool is computed; the batch does not depend on it.
+        device : {"cpu", "cuda", "auto"}
+            Where the batch is computed, in this process; a GPU rounds otherwise than a processor.
         """
         from aicau.campaign.asking import ask
 
         plate = plates.layout_for(self.refreshed(), layout, controls, edges)
-        return ask(self, n, request, goal, weight, replicates, preview, budget, plate, engine)
+        return ask(self, n, request, goal, weight, replicates, preview, budget, plate, engine, device)
 
     # Telling
 

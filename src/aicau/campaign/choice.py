@@ -19,9 +19,10 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
+from aicau.ensembles.base import AT_ONCE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import AT_ONCE, Look, Past, Round, first_batch, propose, round_keys
+from aicau.round import Look, Past, Round, first_batch, propose, round_keys, whole
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
@@ -80,6 +81,7 @@ def choose(
     cost: Tensor | None = None,  # (n,) of a measurement
     budget: float = math.inf,
     engine: Engine = HERE,
+    device: torch.device | None = None,
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
@@ -116,7 +118,7 @@ def choose(
             past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
             looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
         room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
-        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine)
+        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine, device)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
     unit = 1.0
@@ -180,7 +182,8 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 def _past(model: Model) -> Past:
     """The score of an earlier round, computed again."""
-    state, estimate = model.state, model.estimate()
+    state = whole(model.state)
+    estimate = model.how.assess(model.strategy, state)
     flags = torch.ones(1, len(state.x), dtype=torch.bool)
     view = View(state.x, flags, ~flags, state.keys, state.predictions, task=state.task, skill=state.skill())
     return Past(model.strategy.acquisition.score(view.with_estimate(estimate)), state.scale)

@@ -14,12 +14,13 @@ from aicau.campaign.rows import Told
 from aicau.campaign.setup import COMBINED
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
+from aicau.ensembles.base import predicted
 from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
 from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.prediction.logarithm import LogPrediction
 from aicau.prediction.regression import ValuePrediction, ValuePredictor
-from aicau.round import AT_ONCE, Round
+from aicau.round import Round
 from aicau.strategy import Strategy
 
 FORMAT = 5  # of `state`; models of earlier formats are fitted again
@@ -109,7 +110,7 @@ def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy
     settings = kept["settings"] | {name: tuple(kept["settings"][name]) for name in ("hidden", "betas")}
     parameters, unseen, epochs = (tensors[name] for name in WEIGHTS)
     fitted = FittedMLP(parameters, unseen, epochs, MLPSettings(**settings))
-    predictions = torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], 2)
+    predictions = predicted(fitted, x, 1)
     index, y, batch = (tensors[f"rows.{name}"] for name in ROWS)
     rows = Observations(index, y, torch.zeros_like(index[0]), batch)
     shift, scale, shared = (tensors[f"units.{name}"] for name in UNITS)

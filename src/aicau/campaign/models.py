@@ -1,14 +1,14 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from aicau.campaign.setup import check_weights, ensemble_of, is_log, strategy_of, task_of
 from aicau.core.errors import InputError
-from aicau.store import Moment, Store
+from aicau.store import Moment, Store, inplace
 from aicau.tables import candidates
 
 if TYPE_CHECKING:
@@ -20,30 +20,51 @@ if TYPE_CHECKING:
 EXACT = 10**7  # numbers in the pool up to which they are kept in float64
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Some candidates that are read when they are wanted."""
+
+    kept: bytes
+    columns: list[dict[str, Any]]
+
+    def __call__(self) -> "Tensor":  # (s, d)
+        import torch
+
+        return torch.from_numpy(candidates.encode(candidates.unpack(inplace.resolved(self.kept)), self.columns))
+
+
 class Models:
     """What a campaign has fitted so far."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
-        self._x: Tensor | None = None
+        self._x: Any = None  # Tensor or Rows
         self.pool: Models | None = None  # who reads the candidates for several targets
 
-    def features(self) -> "Tensor":  # (n, d)
-        """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many."""
+    def features(self) -> Any:  # (n, d)
+        """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many: then as
+        `Rows`, which leave what is in place there."""
         if self.pool is not None:
             return self.pool.features()
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
             import torch
 
-            settings, start, x = self.store.settings, 0, torch.empty(0)
+            from aicau.core.pool import Rows
+
+            settings = self.store.settings
+            parts: list[Any] = []
             with self.store.reading() as session:
-                for _, _, features in session.features():
-                    part = candidates.encode(candidates.unpack(features), settings["columns"])
-                    x = x if start else torch.empty(settings["candidates"], part.shape[1])
-                    x[start : start + len(part)] = torch.from_numpy(part)
-                    start += len(part)
-            self._x = x.double() if x.numel() <= EXACT else x
+                sizes = session.sizes()
+                for _, _, kept in session.features(as_kept=True):
+                    chunk = Chunk(kept, settings["columns"])
+                    parts.append(chunk if parts and inplace.refers(kept) else chunk())
+            n, width = sum(sizes), parts[0].shape[1]
+            if n * width <= EXACT:
+                self._x = torch.cat([part if isinstance(part, torch.Tensor) else part() for part in parts]).double()
+            else:
+                rows = Rows(parts, sizes, width)
+                self._x = rows if task_of(settings) == "regression" else rows[:]
         return self._x
 
     def weights(self, column: str) -> "Tensor":  # (n,)

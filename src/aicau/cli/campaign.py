@@ -110,6 +110,7 @@ def ask(
     edges: Edges = True,
     engine: EngineName = "local",
     address: Address = None,
+    device: Annotated[str, typer.Option(help="Where the batch is computed: cpu, cuda or auto")] = "cpu",
     force: Force = False,
     author: Author = None,
     as_json: Json = False,
@@ -124,7 +125,7 @@ def ask(
     from aicau.campaign.layout import read_controls
     from aicau.core.engine import Engine
 
-    plate = (layout, read_controls(control or []), edges, Engine(engine, address=address))
+    plate = (layout, read_controls(control or []), edges, Engine(engine, address=address), device)
     with busy("choosing the batch"), opened(campaign, author) as found:
         frame = found.ask(n, request, goal, weight, replicates, preview, budget, *plate)
         blank = found.blank_columns()

@@ -10,12 +10,15 @@ from torch import Tensor
 
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
+from aicau.core.pool import OnDemand
 
 T = TypeVar("T", Tensor, Omega)
 
 
 def mean(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n)
     """μ_F. Members are added one after another, so the result does not depend on how many runs stand beside it."""
+    if isinstance(predictions, OnDemand):
+        return predictions.then(mean)
     total = predictions[..., 0, :]
     for k in range(1, predictions.shape[-2]):
         total = total + predictions[..., k, :]

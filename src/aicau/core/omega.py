@@ -9,6 +9,7 @@
 Nothing here ever forms an n × n matrix except `dense()`, which tests use.
 """
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +17,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from aicau.core.errors import InputError
+from aicau.core.runs import over, portion
 
 
 @dataclass(frozen=True)
@@ -97,24 +99,46 @@ class Omega:
         A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then v = A S Rᵀ u / λ is an eigenvector, so Q is never formed.
         Where λ is zero to rounding the vector is zero.
         """
-        if m < 1:
-            raise InputError(f"at least one eigenpair must be asked for; got {m}")
         if self.extra is not None:
             return self._top_eigenpairs_iterative(m)
-        r_matrix = torch.linalg.qr(self.factor, mode="r").R.double()  # (..., min(n, r), r)
+        values, weights, _ = self.modes(m)
+        return values, self.factor @ weights
+
+    def modes(self, m: int, allowed: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        # (..., n) -> (..., q), (..., r, q), (...)
+        """The `m` largest eigenvalues over some rows (None: all), what columns are multiplied with to give the unit
+        eigenvectors there, and the trace; without a diagonal. A large factor is read in portions, once."""
+        if m < 1:
+            raise InputError(f"at least one eigenpair must be asked for; got {m}")
+        r_matrix = self._triangle(allowed)
         weights = self.weights.double()
         small = (r_matrix * weights[..., None, :]) @ r_matrix.mT
         values, vectors = torch.linalg.eigh(small)
         m = min(m, values.shape[-1])
         values, vectors = values.flip(-1)[..., :m], vectors.flip(-1)[..., :m]
         # Rounding is relative to what was added, not to what is left of it: A − A has no mode.
-        added = (r_matrix**2 * weights.abs()[..., None, :]).sum((-1, -2))[..., None]
-        scale = added * torch.finfo(self.factor.dtype).eps
-        zero = values.abs() <= scale
+        square = (r_matrix**2).sum(-2)
+        added = (square * weights.abs()).sum(-1)[..., None]
+        zero = values.abs() <= added * torch.finfo(self.factor.dtype).eps
         weighted = weights[..., :, None] * (r_matrix.mT @ vectors) / torch.where(zero, torch.inf, values)[..., None, :]
-        long = self.factor @ weighted.to(self.factor)
-        long /= torch.linalg.vector_norm(long, dim=-2, keepdim=True).clamp_min(torch.finfo(long.dtype).tiny)
-        return torch.where(zero, 0.0, values).to(self.factor), long
+        weighted /= torch.linalg.vector_norm(r_matrix @ weighted, dim=-2, keepdim=True).clamp_min(1e-300)
+        trace = (square * weights).sum(-1)
+        return torch.where(zero, 0.0, values).to(self.factor), weighted.to(self.factor), trace.to(self.factor)
+
+    def _triangle(self, allowed: Tensor | None) -> Tensor:  # (..., min(n, r), r)
+        """R of A = QR in double precision; of single precision from AᵀA, which is exact enough in double."""
+        if self.factor.dtype == torch.double:
+            return torch.linalg.qr((self if allowed is None else self.restrict(allowed)).factor, mode="r").R
+
+        def gram(start: int) -> Tensor:
+            part = self.factor[..., start : start + size, :].double()
+            part = part if allowed is None else part * allowed[..., start : start + size, None]
+            return part.mT @ part
+
+        size = portion(self.factor.device)
+        total = functools.reduce(torch.add, over(gram, range(0, self.n, size), self.factor.device))
+        values, vectors = torch.linalg.eigh(total)
+        return values.clamp_min(0).sqrt()[..., :, None] * vectors.mT
 
     def _top_eigenpairs_iterative(self, m: int) -> tuple[Tensor, Tensor]:
         """Lanczos on products with the matrix, run by run: a diagonal makes the rank full."""

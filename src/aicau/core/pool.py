@@ -1,6 +1,7 @@
 """Candidates: what can be measured, with ids for people and standardised features for distances."""
 
 import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +13,9 @@ from aicau.core import checks
 from aicau.core.errors import InputError
 
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
+TOGETHER = 65_536  # rows of a large pool that its mean and variance are computed of at a time
+HELD = 200_000  # rows that stay in memory once they were asked for
+RECENT = 4  # chunks that do
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,31 @@ class Frame:
     stretch: Tensor
 
     @classmethod
-    def of(cls, x: Tensor) -> "Frame":  # (n, d)
-        spread = x.std(0, correction=0)
-        mean, spread = x.mean(0), torch.where(spread > 0, spread, 1.0)
-        high, low = ((end - mean) / spread for end in (x.amax(0), x.amin(0)))
-        return cls(mean, spread, WIDTH / (high - low).clamp_min(WIDTH))
+    def of(cls, x: "Tensor | Rows") -> "Frame":  # (n, d)
+        if isinstance(x, Rows):
+            return x.frame
+        if len(x) > TOGETHER:
+            return cls.over(x.split(TOGETHER))
+        return cls._of(x.mean(0), x.std(0, correction=0), x.amax(0), x.amin(0))
+
+    @classmethod
+    def over(cls, parts: Iterable[Tensor]) -> "Frame":
+        """Of a pool that is read in parts; sums are in double precision, about the mean of the first part."""
+        count, total, square, centre = 0, torch.zeros(1), torch.zeros(1), None
+        high, low = torch.full((1,), -math.inf), torch.full((1,), math.inf)
+        for x in parts:
+            centre = x.double().mean(0) if centre is None else centre
+            away = x.double() - centre
+            count, total, square = count + len(x), total.to(away) + away.sum(0), square.to(away) + (away**2).sum(0)
+            high, low = torch.maximum(high.to(x), x.amax(0)), torch.minimum(low.to(x), x.amin(0))
+        assert centre is not None
+        spread = (square / count - (total / count) ** 2).clamp_min(0).sqrt()
+        return cls._of((centre + total / count).to(high), spread.to(high), high, low)
+
+    @classmethod
+    def _of(cls, mean: Tensor, spread: Tensor, high: Tensor, low: Tensor) -> "Frame":
+        spread = torch.where(spread > 0, spread, 1.0)
+        return cls(mean, spread, WIDTH / ((high - mean) / spread - (low - mean) / spread).clamp_min(WIDTH))
 
     def standardise(self, x: Tensor) -> Tensor:  # (..., d)
         """Mean 0 and variance 1 per column; a constant column becomes 0."""
@@ -84,13 +108,123 @@ class Frame:
         return self.standardise(x) * self.stretch
 
 
-def coordinates(x: Tensor) -> Tensor:  # (n, d)
+class Rows:
+    """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
+
+    Rows that were asked for stay in memory, up to `HELD`; whoever needs all reads portion by portion (`split`).
+
+    Parameters
+    ----------
+    parts : sequence of Tensor or callable
+        The chunks, in single precision, or what reads them.
+    sizes : sequence of int
+        Rows of every chunk.
+    width : int
+        d.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from aicau.core.pool import Rows
+    >>> table = torch.arange(6.0).reshape(3, 2)
+    >>> Rows(table.split(2), [2, 1], 2)[torch.tensor([2, 0])]
+    tensor([[4., 5.],
+            [0., 1.]])
+    """
+
+    device, dtype = torch.device("cpu"), torch.float
+
+    def __init__(self, parts: Sequence[Any], sizes: Sequence[int], width: int) -> None:
+        self.starts, self.parts = torch.tensor([0, *sizes]).cumsum(0), parts
+        self.shape = torch.Size((int(self.starts[-1]), width))
+        self.held = torch.zeros(0, dtype=torch.long), torch.zeros(0, width)  # numbers, ascending, and rows
+        self.recent: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def split(self, size: int) -> Iterator[Tensor]:
+        """All rows in their order, so many at a time."""
+        rest = torch.zeros(0, self.shape[1])
+        for number in range(len(self.starts) - 1):
+            rest = torch.cat([rest, self._read(number)])
+            *whole, rest = rest.split(size) if len(rest) else [rest]
+            yield from whole
+        if len(rest):
+            yield rest
+
+    def __getitem__(self, index: Tensor | slice) -> Tensor:  # (...) -> (..., d)
+        index = torch.arange(len(self))[index] if isinstance(index, slice) else index
+        flat = index.reshape(-1)
+        if (
+            index.ndim == 1
+            and len(flat)
+            and int(flat[-1] - flat[0]) == len(flat) - 1
+            and bool((flat.diff() == 1).all())
+        ):
+            return self._found(flat)
+        numbers, rows = self.held
+        wanted = flat.unique()
+        missing = wanted[~torch.isin(wanted, numbers)]
+        if len(missing):
+            numbers, order = torch.cat([numbers, missing]).sort()
+            rows = torch.cat([rows, self._found(missing)])[order]
+            if len(numbers) <= HELD:
+                self.held = numbers, rows
+        return rows[torch.searchsorted(numbers, flat)].reshape(*index.shape, self.shape[1])
+
+    def _found(self, index: Tensor) -> Tensor:  # (m,) ascending -> (m, d)
+        chunk, parts = torch.searchsorted(self.starts, index, right=True) - 1, []
+        for number in chunk.unique().tolist():
+            rows = self.recent.get(number)
+            if rows is None:
+                rows = self._read(number)
+                self.recent = dict([*self.recent.items(), (number, rows)][-RECENT:])
+            parts.append(rows[index[chunk == number] - self.starts[number]])
+        return torch.cat(parts)
+
+    def _read(self, number: int) -> Tensor:
+        part = self.parts[number]
+        found: Tensor = part if isinstance(part, Tensor) else part()
+        return found
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Where the pool lies."""
+        return Frame.over(self.split(TOGETHER))
+
+
+@dataclass(frozen=True)
+class OnDemand:
+    """What a function says of candidates, computed when it is asked for: answers as a tensor (1, ..., n) would."""
+
+    function: Callable[[Tensor], Tensor]  # (m, d) -> (1, ..., m)
+    x: Rows
+
+    def then(self, function: Callable[[Tensor], Tensor]) -> "OnDemand":
+        """With another function of the answers."""
+        return OnDemand(lambda x: function(self.function(x)), self.x)
+
+    def double(self) -> "OnDemand":
+        return self.then(Tensor.double)
+
+    def index_select(self, dim: int, index: Tensor) -> Tensor:
+        return self.function(self.x[index])
+
+    def gather(self, dim: int, index: Tensor) -> Tensor:  # (1, ..., m), the same for all members
+        return self.function(self.x[index.reshape(-1, index.shape[-1])[0]])
+
+    def __getitem__(self, at: Any) -> Any:  # the only run, then its members (m,)
+        return self.function(self.x[at[1]])[0] if isinstance(at, tuple) else self
+
+
+def coordinates(x: "Tensor | Rows") -> Tensor:  # (n, d)
     """Features for distances: standardised, and no column wider than a uniform one of variance 1.
 
     Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
     distant points then looks nowhere else (docs/comparison.md has figures).
     """
-    return Frame.of(x).coordinates(x)
+    return Frame.of(x).coordinates(x[:])
 
 
 def standardise(x: Any) -> Tensor:  # (n, d)

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import fields, is_dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -21,6 +22,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 SMALL = 20_000  # points of a pool up to which one thread computes
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
+PORTION_GPU = 262_144  # the same of an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
 
 
@@ -42,8 +44,9 @@ def threads(count: int | None = None) -> Iterator[None]:
             torch.set_num_threads(before)
 
 
-def over(function: Callable[[S], T], parts: Iterable[S]) -> Iterator[T]:
-    """`function` of every part, in their order; parts are computed side by side, each on one thread.
+def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | None = None) -> Iterator[T]:
+    """`function` of every part, in their order; parts are computed side by side, each on one thread, or one after the
+    other on an accelerator.
 
     Parts are taken when they are needed. Results do not depend on the number of threads.
 
@@ -53,6 +56,9 @@ def over(function: Callable[[S], T], parts: Iterable[S]) -> Iterator[T]:
     >>> list(over(lambda part: part**2, range(4)))
     [0, 1, 4, 9]
     """
+    if device is not None and device.type != "cpu":
+        yield from map(function, parts)
+        return
     cores, before = getattr(_own, "cores", None) or torch.get_num_threads(), torch.get_num_threads()
 
     def alone() -> None:
@@ -77,6 +83,51 @@ def over(function: Callable[[S], T], parts: Iterable[S]) -> Iterator[T]:
                 pool.shutdown(cancel_futures=True)
     finally:
         torch.set_num_threads(before)  # for threads that begin later
+
+
+def portion(device: torch.device) -> int:
+    """How many points are computed at a time."""
+    return PORTION if device.type == "cpu" else PORTION_GPU
+
+
+def portions(points: Tensor) -> tuple[Tensor, ...]:  # (n, ...)
+    """Points, or their numbers, as many at a time as a device computes together."""
+    return points.split(portion(points.device))
+
+
+def moved(thing: T, device: torch.device) -> T:
+    """The same with its tensors on a device, also inside of records, lists and dictionaries; what is there stays."""
+    if isinstance(thing, Tensor):
+        pinned = device.type == "cuda" and thing.device.type == "cpu" and thing.numel() > 0
+        return (thing.pin_memory() if pinned else thing).to(device, non_blocking=True)  # type: ignore[return-value]
+    if isinstance(thing, dict):
+        return type(thing)((key, moved(value, device)) for key, value in thing.items())
+    if isinstance(thing, (list, tuple)):
+        return type(thing)(moved(value, device) for value in thing)
+    if not is_dataclass(thing) or isinstance(thing, type):
+        return thing
+    return replace(
+        thing, **{each.name: moved(getattr(thing, each.name), device) for each in fields(thing) if each.init}
+    )
+
+
+def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:
+    """Parts on a device; on a GPU the next one travels while one is computed."""
+    if device.type != "cuda":
+        yield from (moved(part, device) for part in parts)
+        return
+    side, waiting = torch.cuda.Stream(device), None
+    for part in parts:
+        side.wait_stream(torch.cuda.current_stream(device))  # what was computed before: its memory may be used again
+        with torch.cuda.stream(side):
+            coming = moved(part, device), side.record_event()
+        if waiting is not None:
+            torch.cuda.current_stream(device).wait_event(waiting[1])
+            yield waiting[0]
+        waiting = coming
+    if waiting is not None:
+        torch.cuda.current_stream(device).wait_event(waiting[1])
+        yield waiting[0]
 
 
 def threads_for(points: int) -> AbstractContextManager[None]:

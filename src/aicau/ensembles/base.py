@@ -1,16 +1,18 @@
 """F_k: `fit` gives a fitted ensemble, whose `predict` gives one function per member, (..., K, n)."""
 
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from aicau.core import streams
 from aicau.core.errors import InputError
+from aicau.core.pool import OnDemand, Rows
 from aicau.core.streams import Purpose
 
 Run = int | slice | list[int]
 T = TypeVar("T")
+AT_ONCE = 100_000  # candidates predicted at a time
 
 
 class Fitted(Protocol):
@@ -36,6 +38,13 @@ class Ensemble(Protocol):
         y: Tensor,  # (..., l)
         keys: Tensor,  # (...) one random stream per run
     ) -> Fitted: ...
+
+
+def predicted(fitted: Fitted, x: Any, runs: int) -> Any:  # (n, d) -> (..., K, n)
+    """What members predict of a pool; of one that is read when it is wanted, when it is wanted."""
+    if isinstance(x, Rows):
+        return OnDemand(fitted.predict, x)
+    return torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], runs + 1)
 
 
 def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:

@@ -220,7 +220,7 @@ def shares(prediction: Prediction, place: int) -> tuple[float, dict[str, float]]
 
 def spread_over(n: int) -> Tensor:  # (at most MOST_SHOWN,)
     """Some candidates, evenly spaced, for averages over the pool; all where it is small."""
-    return torch.linspace(0, n - 1, min(n, MOST_SHOWN)).long()
+    return torch.linspace(0, n - 1, min(n, MOST_SHOWN), dtype=torch.double).long()
 
 
 def quantile(errors: Tensor, level: float, share: Tensor | None = None) -> float:  # (l,), (l,)

@@ -32,9 +32,14 @@ def refer(path: Path, ids: dict[str, str], columns: dict[str, str]) -> Iterator[
             yield rows, *ends
 
 
+def refers(blob: bytes) -> bool:
+    """Whether bytes say where rows are, in place of the rows."""
+    return bytes(blob[: len(MARK)]) == MARK
+
+
 def resolved(blob: bytes) -> bytes:
     """The rows of a chunk as Arrow bytes, wherever they are."""
-    if bytes(blob[: len(MARK)]) != MARK:
+    if not refers(blob):
         return blob
     import pyarrow.parquet as pq
 
@@ -58,7 +63,7 @@ def resolved(blob: bytes) -> bytes:
 
 def check(blob: bytes, thoroughly: bool = False) -> None:
     """Refuse a file that is not what it was: by size and time, by its content where these differ or it is asked for."""
-    if bytes(blob[: len(MARK)]) != MARK:
+    if not refers(blob):
         return
     said = json.loads(bytes(blob))
     path = Path(said["in_place"])

@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from aicau import MLP, Engine, Observations, Round, Strategy, shortlist, streams
-from aicau.batching import features, gain
+from aicau import MLP, Engine, Observations, Round, Strategy, streams
+from aicau.batching import shortlist
+from aicau.batching.base import best
+from aicau.core import runs
 from aicau.core.engine import HERE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.round import Look, propose
@@ -30,17 +32,14 @@ def chosen(fitted, weight=None, targets=1, engine=HERE):
 
 @pytest.fixture
 def large(monkeypatch):
-    monkeypatch.setattr(shortlist, "LARGE", 100)
     monkeypatch.setattr(shortlist, "SAMPLED", 1000)
-    monkeypatch.setattr(gain, "SAMPLED", 1000)
-    monkeypatch.setattr(features, "SAMPLED", 1000)
-    monkeypatch.setattr(gain, "LISTED", 256)
+    monkeypatch.setattr(shortlist, "LISTED", 256)
 
 
 def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
     found = []
     for portion in (10**6, 64, 999):
-        monkeypatch.setattr(shortlist, "PORTION", portion)
+        monkeypatch.setattr(runs, "PORTION", portion)
         found.append(chosen(fitted).selection)
     for other in found[1:]:
         assert torch.equal(other.index, found[0].index)
@@ -50,7 +49,7 @@ def test_many_portions_choose_what_one_chooses(fitted, large, monkeypatch):
 
 @pytest.mark.slow
 def test_shards_of_other_processes_choose_the_same(fitted, large, monkeypatch):
-    monkeypatch.setattr(shortlist, "PORTION", 100)
+    monkeypatch.setattr(runs, "PORTION", 100)
     monkeypatch.setattr(shortlist, "SHARD", 4)
     here, there = (chosen(fitted, engine=engine).selection for engine in (HERE, Engine(jobs=2)))
     assert torch.equal(there.index, here.index)
@@ -59,7 +58,8 @@ def test_shards_of_other_processes_choose_the_same(fitted, large, monkeypatch):
 
 def test_a_part_lowers_nearly_as_much_as_the_whole(fitted, large, monkeypatch):
     few = chosen(fitted)
-    monkeypatch.setattr(shortlist, "LARGE", N)
+    monkeypatch.setattr(shortlist, "SAMPLED", N)
+    monkeypatch.setattr(shortlist, "LISTED", N)
     whole = chosen(fitted)
     assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
 
@@ -68,7 +68,7 @@ def test_candidates_that_count_are_all_drawn(fitted, large):
     """Ten of 3000 candidates count: the error is summed over them, and the batch goes there."""
     weight = torch.zeros(1, N).double()
     weight[0, 700:710] = 2.0
-    drawn = shortlist.draw(N, weight)
+    drawn = shortlist.draw(N, weight, weight.device)
     assert drawn.hits.unique().tolist() == list(range(700, 710))
     index, stands = drawn.among(weight > 1)
     assert index.tolist() == list(range(700, 710))
@@ -78,19 +78,18 @@ def test_candidates_that_count_are_all_drawn(fitted, large):
 
 
 def test_what_is_drawn_stands_for_the_pool():
-    index, stands = shortlist.draw(10**6, None).among(torch.zeros(1, 10**6, dtype=torch.bool))
+    index, stands = shortlist.draw(10**6, None, torch.device("cpu")).among(torch.zeros(1, 10**6, dtype=torch.bool))
     assert len(index) == shortlist.SAMPLED
     assert float(stands.sum()) == pytest.approx(10**6)
 
 
-def test_lists_are_joined_as_they_come(monkeypatch):
-    monkeypatch.setattr(gain, "LISTED", 20)
+def test_lists_are_joined_as_they_come():
     gains = torch.rand(2, 1000, generator=torch.Generator().manual_seed(3)).round(decimals=2)  # with equal ones
     index = torch.arange(1000)
-    best = [set(one.argsort(descending=True, stable=True)[:10].tolist()) for one in gains]
+    first = [set(one.argsort(descending=True, stable=True)[:10].tolist()) for one in gains]
     for size in (1000, 100, 7):
         parts = zip(index.split(size), gains.split(size, -1), strict=True)
-        assert gain.most(parts)[0].tolist() == sorted(best[0] | best[1])
+        assert best(parts, 10)[0].tolist() == sorted(first[0] | first[1])
 
 
 def test_the_same_target_twice_chooses_what_it_chooses_once(fitted, large):

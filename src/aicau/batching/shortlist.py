@@ -1,0 +1,243 @@
+"""The part of a pool that `gain` looks at closely, found in one pass over the whole of it.
+
+| what is bounded | at most | chosen |
+|---|---|---|
+| candidates that the expected error is summed over | `SAMPLED` | evenly, by their weights (`draw`) |
+| candidates that compete | `LISTED` | the largest gains by few landmarks (`Screen`) |
+
+Pools below both are looked at as a whole. The pass is a function of a portion that gives a small list (`best`); lists
+are joined as they come, here or on another machine. Portions begin at the same candidates however the pool is read.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View
+from aicau.batching.base import best, take_best
+from aicau.batching.features import evenly
+from aicau.batching.work import Basis, Work, sum_of
+from aicau.core.engine import HERE, Engine
+from aicau.core.omega import Cobias
+from aicau.core.pool import Frame
+from aicau.core.runs import PORTION, carried, moved, over, portion
+
+SAMPLED = 32_768
+LISTED = 16_384
+SKETCHED = 128  # landmarks of `Screen`
+STAGES = 16  # of a batch that are looked at
+SHARD = 64  # portions that go to another machine together
+FAINT = 1e-4  # of the largest eigenvalue of a form: what is smaller is left out
+RIDGE = 1e-3  # of the noise as a sum of features
+
+Looks = Callable[[Tensor | None], tuple[Score, View]]  # what is known of some candidates; None: of all
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Candidates drawn with replacement in proportion to a weight."""
+
+    hits: Tensor  # (s,) ascending
+    stands: Tensor  # (s,) how many candidates each hit stands for
+
+    def among(self, known: Tensor, more: Tensor | None = None) -> tuple[Tensor, Tensor]:  # (1, n), (k,) -> (r,) twice
+        """These and what is known (and more), ascending; and how many candidates each stands for."""
+        parts = [self.hits, known[0].nonzero()[:, 0]] + ([] if more is None else [more])
+        index = torch.cat(parts).unique()
+        place = torch.searchsorted(index, self.hits)
+        return index, torch.zeros_like(index, dtype=self.stands.dtype).index_add(0, place, self.stands)
+
+
+def draw(n: int, weight: Tensor | None, device: torch.device) -> Drawn:  # (1, n)
+    """At most `SAMPLED` of n candidates, evenly spaced along the sum of their weights."""
+    steps = (torch.arange(SAMPLED, dtype=torch.double, device=device) + 0.5) / SAMPLED
+    if weight is None:
+        return Drawn((steps * n).long(), torch.full_like(steps, n / SAMPLED))
+    along = weight[0].double().cumsum(0)
+    hits = torch.searchsorted(along, steps * along[-1]).clamp_max(n - 1)
+    return Drawn(hits, along[-1] / SAMPLED / weight[0][hits].double())
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some candidates that follow each other."""
+
+    start: int  # number of the first
+    x: Tensor  # (s, d) coordinates; features where the pass has a frame
+    points: Tensor | None  # (s, d) features
+    open: Tensor  # (s,) whether each may be chosen
+    chances: tuple[Tensor | None, ...]  # (s,) for every target
+    price: Tensor | None  # (s,)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Gains of candidates by the screens: what is done with every one of them, here or on another machine."""
+
+    screens: "Sequence[Screen]"  # of every target
+    each: int  # candidates that a list holds of a stage
+    frame: Frame | None = None
+
+    def gains(self, part: Part) -> tuple[Tensor, Tensor]:  # (k,), (stages, k)
+        """Candidates of a portion that may be chosen, and their gains."""
+        at, found = part.x if self.frame is None else self.frame.coordinates(part.x), []
+        for screen, chance in zip(self.screens, part.chances, strict=True):
+            gain = screen.gains(at, part.points)
+            found.append(gain if chance is None else gain * chance.to(gain))
+        gain = sum_of(found) if part.price is None else sum_of(found) / part.price.to(at)
+        kept = part.open.nonzero()[:, 0]
+        return part.start + kept, gain[:, kept]
+
+    def __call__(self, parts: Sequence[Part]) -> tuple[Tensor, Tensor]:
+        """The short list of some portions."""
+        return best(map(self.gains, parts), self.each)
+
+
+class Screen:
+    """Gains of any points by few landmarks: they tell where in a large pool to look closely.
+
+    Before the first choice other points have the largest gains than later: a batch chosen from some points shows where.
+    With k the covariances of a point with the landmarks, everything but the variance of the point is a square or a
+    product of entries of Wk, W a matrix: one product for each portion, in single precision.
+    """
+
+    def __init__(self, score: Score, view: View, m: int) -> None:
+        base, room = Basis(score, view, SKETCHED), (view.allowed.long() if view.room is None else view.room)[0]
+        index = (room > 0).nonzero()[:, 0]
+        index = index[evenly(len(index), PORTION, view.x)]
+        work, left, steps = Work(base, index), room[index], []
+        phi, noise, inside = work.phi.double(), base.noise[index], base.inside
+        for _ in range(min(m, int(left.sum()))):
+            place, _ = take_best(work.now(), left > 0)
+            left[place] -= 1
+            steps.append(work.measure(place))
+        own, far, size, square = (torch.stack(part, -1) for part in zip(*steps, strict=True))
+        by = own / size.sqrt()
+        cross = (own * square / size - 2 * far) / size.sqrt()
+        self.even, self.least, self.most = float(noise.mean()), float(noise.min()), float(noise.max())
+        eye = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
+        local = torch.linalg.solve(phi.mT @ phi + RIDGE * len(phi) * eye, phi.mT @ (noise.double() - self.even))
+        columns = [_root(eye - inside), _root(inside @ base.moment @ inside), by, cross, local[:, None]]
+        self.widths = [column.shape[-1] for column in columns]
+        self.covariance = base.features.covariance
+        self.landmarks = base.features.landmarks[0].float(), base.features.landmarks[1]
+        self.matrix = (base.features.root.double() @ torch.cat(columns, -1)).mT.float().contiguous()  # W
+        self.stages: list[int] = evenly(len(steps), STAGES, view.x).tolist()
+
+    def gains(self, x: Tensor, points: Tensor | None) -> Tensor:  # (s, d) twice -> (stages, s)
+        """Of points by coordinates and by what networks see."""
+        scaled, layers = self.covariance.of(x, points)
+        at = scaled.float(), layers
+        parts = self.matrix @ self.covariance.between(at, self.landmarks).mT
+        lost, whole, by, cross, local = parts.split(self.widths)
+        # φᵀAφ + ρ + σ² = k(x, x) − φᵀ(I − A)φ + σ², and φᵀAMAφ
+        below = self.covariance.variance(at) + (local[0] + self.even).clamp_(self.least, self.most)
+        below, above = below - lost.square_().sum(0), whole.square_().sum(0)
+        cross, by = cross.mul_(by), by.square_()  # what each choice of the batch adds to the one, takes from the other
+        found = []
+        for step, next_step in zip(self.stages, [*self.stages[1:], None], strict=True):
+            found.append((above / below.clamp_min(self.least)).clamp_min_(0))
+            if next_step is not None:
+                above, below = above + cross[step:next_step].sum(0), below - by[step:next_step].sum(0)
+        return torch.stack(found)
+
+
+def _root(form: Tensor) -> Tensor:  # (p, p) -> (p, r)
+    """R of a form RRᵀ, without directions that hardly count."""
+    values, vectors = torch.linalg.eigh(form)
+    kept = values > FAINT * values[-1]
+    return vectors[:, kept] * values[kept].sqrt()
+
+
+def narrowed(
+    looks: Sequence[Looks],  # one for every target
+    m: int,
+    room: Tensor,  # (1, n)
+    known: Tensor,  # (1, n)
+    x: Any,  # (n, d) coordinates; features where there is a frame
+    points: Tensor | None = None,  # (n, d) features; None: as x
+    chances: Sequence[Tensor | None] = (),  # (1, n) for every target
+    weights: Sequence[Tensor | None] = (),  # (1, n) for every target
+    cost: Tensor | None = None,  # (1, n)
+    budget: float = float("inf"),
+    frame: Frame | None = None,
+    engine: Engine = HERE,
+) -> tuple[Tensor | None, list[tuple[Score, View]]]:
+    """Candidates that are looked at (None: all), ascending, and what is known of them; only what is listed has room."""
+    n, listed, most = len(x), (room[0] > 0).nonzero()[:, 0], max(LISTED, STAGES * m)
+    sampled = n > SAMPLED
+    if not sampled and len(listed) <= most:
+        return None, [look(None) for look in looks]
+    some = [weight for weight in weights if weight is not None]
+    drawn = draw(n, sum_of(some) if some and len(some) == len(looks) else None, room.device)
+
+    def seen(*more: Tensor) -> tuple[Tensor | None, list[tuple[Score, View]]]:
+        if not sampled:
+            return None, [look(None) for look in looks]
+        index, stands = drawn.among(known, *more)
+        pairs = [look(index) for look in looks]
+        return index, [(score, replace(view, stands=stands[None].to(view.x))) for score, view in pairs]
+
+    if len(listed) > most:
+        screens = [Screen(*pair, m) for pair in seen()[1]]
+        price, device = None if cost is None else cost[0].clamp_min(budget / m), screens[0].matrix.device
+        work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
+        parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
+        if engine.here:
+            found = best(over(work.gains, carried(parts, device), device), work.each)
+        else:
+            found = best(engine.over(work, iter(lambda: list(islice(parts, SHARD)), [])), work.each)
+        listed = found[0].to(room.device)
+    index, pairs = seen(listed)
+    left = torch.zeros_like(room)
+    left[:, listed] = room[:, listed]
+    left = (left if index is None else left[:, index]).to(pairs[0][1].allowed.device)
+    return index, [(score, replace(view, allowed=left > 0, room=left)) for score, view in pairs]
+
+
+def _parts(
+    x: Any, points: Tensor | None, room: Tensor, chances: Sequence[Tensor | None], price: Tensor | None, size: int
+) -> Iterator[Part]:
+    start = 0
+    for some in x.split(size):
+        at = slice(start, start + len(some))
+        own = tuple(None if chance is None else chance[0, at] for chance in chances)
+        features = some if points is None else points[at]
+        yield Part(start, some, features, room[0, at] > 0, own, None if price is None else price[at])
+        start += len(some)
+
+
+def of_pool(pairs: Sequence[tuple[Score, View]], m: int) -> tuple[Tensor | None, Sequence[tuple[Score, View]]]:
+    """The same where all is computed already; a part that was looked for before stays as it is."""
+    view = pairs[0][1]
+    if view.stands is not None:
+        return None, pairs
+
+    def look(pair: tuple[Score, View]) -> Looks:
+        return lambda index: pair if index is None else among(*pair, index)
+
+    room = view.allowed.long() if view.room is None else view.room
+    chances, weights = ([getattr(v, name) for _, v in pairs] for name in ("chance", "weight"))
+    points = view.x if view.points is None else view.points
+    own = (room, view.measured, view.x, points, chances, weights, view.cost, view.budget)
+    return narrowed([look(pair) for pair in pairs], m, *own)
+
+
+def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
+    """What `gain` needs to know of some candidates."""
+
+    def some(part: Tensor | None) -> Tensor | None:
+        return None if part is None else part[:, index]
+
+    names = ("allowed", "measured", "room", "times", "chance", "cost")
+    own: dict[str, Any] = {name: some(getattr(view, name)) for name in names}
+    own |= dict.fromkeys(("predictions", "observations", "weight", "belief"))
+    if isinstance(view.cobias, Cobias):
+        factor = view.cobias.factor[:, index, :0]
+        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
+    points = None if view.points is None else view.points[index]
+    return Score(score.alpha[:, index], None, score.note), replace(view, x=view.x[index], points=points, **own)

@@ -1,0 +1,112 @@
+"""What `gain` knows of one target (aicau.batching.gain has the symbols): φ, A and M before a point is chosen (`Basis`),
+and the gains of the points that a step looks at (`Work`)."""
+
+import functools
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition.base import Score, View, measurements
+from aicau.batching.features import Features
+from aicau.core.omega import Cobias
+from aicau.core.runs import over, portions
+
+UNLIKELY = 1e-6  # chance of a point below which only its gain decides
+NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
+
+
+class Basis:
+    """What is known of one target before a point is chosen."""
+
+    def __init__(self, score: Score, view: View, landmarks: int) -> None:
+        self.alpha, self.noise = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x)
+        self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
+        if view.chance is not None:
+            self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
+        self.features = Features(view, landmarks)
+        self.inside = posterior(view, self.features, self.noise)
+        self.moment, self.total = moments(self.alpha, view, self.features, self.inside)
+
+
+class Work:
+    """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
+
+    def __init__(self, base: Basis, index: Tensor) -> None:
+        parts = zip(*over(base.features.at, portions(index)), strict=True)
+        self.phi, rest = map(torch.cat, parts)
+        self.noise, self.chance, self.seeks = rest + base.noise[index], base.chance[index], base.seeks
+        self.inside, self.moment = base.inside, base.moment
+        self.variance, self.shared = forms(self.phi, self.inside.to(self.phi), self.moment.to(self.phi))
+
+    def now(self) -> Tensor:  # (s,)
+        """The gain of every point."""
+        return self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
+
+    def measure(self, place: Tensor) -> tuple[Tensor, ...]:  # (p,), (p,), (), ()
+        """One measurement of a point; gives Aφ, AMAφ, φᵀAφ + ρ + σ² and φᵀAMAφ of it: what it does to others."""
+        phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
+        own = self.inside @ phi
+        seen = self.moment @ own
+        far, square = self.inside @ seen, own @ seen
+        if self.seeks:
+            self.chance[place] = 0.0
+        by, cross = (self.phi @ own.to(self.phi)) / size.to(self.phi), self.phi @ far.to(self.phi)
+        self.shared = self.shared - 2 * by * cross + by**2 * square.to(by)
+        self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
+        self.inside = self.inside - torch.outer(own, own) / size
+        return own, far, size, square
+
+
+def sum_of(parts: Iterable[Tensor]) -> Tensor:
+    return functools.reduce(torch.add, parts)  # of one part, the same bits
+
+
+def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
+    """φᵀAφ and φᵀAMAφ."""
+    by = phi @ inside
+    return (by * phi).sum(-1), ((by @ moment) * by).sum(-1)
+
+
+def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
+    """A after what was measured, or is pending; a mean of c measurements has the noise σ²/c + ρ."""
+    known = view.measured[0].nonzero()[:, 0]
+    precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
+    count = measurements(view)[0].to(noise).clamp_min(1)
+    for index in portions(known):
+        phi, rest = features.at(index)
+        precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()
+    return torch.linalg.inv(precision)
+
+
+def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
+    """M, and the error expected over the whole pool."""
+    if view.stands is not None:  # a landmark that stood for others would look as if it were all of them
+        alpha = (alpha * view.stands[0].to(alpha)).index_fill(0, features.index, 0.0)
+    some = (alpha > 0).nonzero()[:, 0]
+    before = inside.to(view.x)
+
+    def sums(index: Tensor) -> tuple[Tensor, float]:  # of a portion
+        phi, rest = features.at(index)
+        own = alpha[index, None]
+        expected = ((phi @ before) * phi).sum(-1) + rest
+        return ((phi * own).mT @ phi).double(), float((own[:, 0] * expected).sum())
+
+    moment, total = torch.zeros_like(inside), 0.0
+    for one, part in over(sums, portions(some)):
+        moment += one
+        total += part
+    return moment, total
+
+
+def noise_of(view: View) -> Tensor:  # (n,)
+    """σ² of one measurement, as the estimator of the bias tells."""
+    if isinstance(view.cobias, Cobias) and view.cobias.noise is not None:
+        return view.cobias.noise[0].clamp_min(1e-6)
+    return torch.full_like(view.x[:, 0], NOISE)
+
+
+def positive(alpha: Tensor) -> Tensor:  # (n,)
+    """α without what is negative or no number; 1 everywhere where nothing is positive."""
+    alpha = alpha.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
+    return alpha if bool((alpha > 0).any()) else torch.ones_like(alpha)
