@@ -13,13 +13,21 @@ import torch
 from torch import Tensor
 
 from aicau.core import streams
-from aicau.ensembles.gradients import layers
+from aicau.ensembles.gradients import Layer, layers
 from aicau.ensembles.kernels import MLPSettings
+
+
+def each(parameters: Tensor, x: Tensor, settings: MLPSettings) -> list[Layer]:  # (K, P), (n, d)
+    """Inputs and errors of every layer, for every member."""
+    members = len(parameters)
+    return [
+        (seen.expand(members, -1, -1), error.expand(members, -1, -1)) for seen, error in layers(parameters, x, settings)
+    ]
 
 
 def gradients(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (K, P), (n, d) -> (n, K·P)
     """φ written out, in the order of the parameters: for tests and small pools."""
-    parts = [(error[..., :, None] * seen[..., None, :]).flatten(-2) for seen, error in layers(parameters, x, settings)]
+    parts = [(error[..., :, None] * seen[..., None, :]).flatten(-2) for seen, error in each(parameters, x, settings)]
     return torch.cat(parts, -1).transpose(0, 1).flatten(-2) / parameters.shape[0] ** 0.5
 
 
@@ -32,7 +40,7 @@ def sketch(
 ) -> Tensor:  # (n, width) float64
     """Sφ, linear in n: no more than a few rows of `width` numbers per point are in memory."""
     total = torch.zeros(x.shape[0], width, dtype=torch.double, device=x.device)
-    for depth, (seen, error) in enumerate(layers(parameters, x, settings)):
+    for depth, (seen, error) in enumerate(each(parameters, x, settings)):
         left, right = projections(streams.fold(key, depth), seen, error, width)
         for member in range(parameters.shape[0]):
             total += (seen[member] @ left[member]) * (error[member] @ right[member])

@@ -83,7 +83,7 @@ class TestGradients:
         torch.manual_seed(0)
         parameters, x = torch.randn(2, settings.parameters(2), dtype=torch.double), torch.randn(9, 2).double()
         matrix = []  # (P, width) per member: the product of the two Gaussian vectors at each weight
-        parts = gradients.layers(parameters, x, settings)
+        parts = gradients.each(parameters, x, settings)
         for depth, (seen, error) in enumerate(parts):
             left, right = gradients.projections(streams.fold(key, depth), seen, error, 11)
             matrix.append((right[:, :, None] * left[:, None, :, :]).flatten(1, 2))
