@@ -24,9 +24,9 @@ from aicau.batching.work import Basis, Work, sum_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import PORTION, carried, moved, over, portion
+from aicau.core.runs import PORTION, carried, moved, over, portion, threads
 
-SAMPLED = 32_768
+SAMPLED = 16_384
 LISTED = 16_384
 SKETCHED = 128  # landmarks of `Screen`
 STAGES = 16  # of a batch that are looked at
@@ -188,7 +188,8 @@ def narrowed(
         work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
         parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
         if engine.here:
-            found = best(over(work.gains, carried(parts, device), device), work.each)
+            with threads(1):  # lists are joined beside the workers: a step on all cores would wait for them
+                found = best(over(work.gains, carried(parts, device), device), work.each)
         else:
             found = best(engine.over(work, iter(lambda: list(islice(parts, SHARD)), [])), work.each)
         listed = found[0].to(room.device)
