@@ -31,7 +31,7 @@ def test_networks_equal_the_reference(rows):
 @pytest.mark.parametrize("rows", [1, 12, 60, 110])
 def test_embeddings_equal_the_reference_without_dropout(rows, size):
     # After hundreds of steps roundings decide: where a gradient is nearly 0, Adam moves by its sign.
-    settings = EmbeddingSettings(dropout=0.0, max_epochs=1 if size == 16 else 4, batch_size=size)
+    settings = EmbeddingSettings(dropout=0.0, max_epochs=1 if size == 16 and rows > 12 else 4, batch_size=size)
     keys = streams.runs(0, 3).cuda()
     x, bias = torch.rand(3, rows, 4, device="cuda"), torch.randn(3, rows, device="cuda")
     split = split_pairs(keys, torch.ones(3, rows, dtype=torch.bool, device="cuda"), 0.15)

@@ -63,7 +63,7 @@ def problem(rows, settings, missing=0, inputs=4):
 @pytest.mark.parametrize("rows", [1, 12, 61])
 @pytest.mark.parametrize("missing", [0, 1])
 def test_it_equals_the_reference_without_dropout(folder, rows, size, missing):
-    settings = EmbeddingSettings(dropout=0.0, max_epochs=1 if size == 16 else 4, batch_size=size)
+    settings = EmbeddingSettings(dropout=0.0, max_epochs=1 if size == 16 and rows > 12 else 4, batch_size=size)
     x, bias, split, parameters, keys = problem(rows, settings, missing)
     running = torch.stack([torch.zeros(3, 160), torch.ones(3, 160)], 1)
     arguments = x, bias, split, parameters, running, keys, settings
