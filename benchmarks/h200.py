@@ -82,6 +82,7 @@ def reproduce(name: str, runs: str, presets: str, figures: str, initials: str) -
     tail = frame[late & (frame["round"] > 0)].groupby(key)["mse"].mean().rename("last_ten")
     both = tail.to_frame().join(frame[last].groupby(key)["mse"].mean().rename("final"))
     both.round(5).to_csv(OUT / f"errors-{name}.csv")
+    frame.drop(columns="queried").round({"mse": 5}).to_csv(OUT / f"curves-{name}.csv.gz", index=False)
     print(text, flush=True)
 
 
