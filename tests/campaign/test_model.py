@@ -25,7 +25,7 @@ def told(index, y, sem=None, count=None, batch=None):
     counts = [1] * len(y) if count is None else count
     return read(
         [
-            SimpleNamespace(candidate=int(i), value=float(v), sem=s, repeats=c, batch=b, label=None, tell=1)
+            SimpleNamespace(candidate=int(i), value=float(v), sem=s, repeats=c, batch=b, label=None)
             for (i, v, s, b), c in zip(zip(*columns, strict=True), counts, strict=True)
         ]
     )
@@ -66,22 +66,11 @@ def test_rows_by_hand():
     plates = told([0, 1, 2, 3], [1, 2, 3, 4], batch=["p2", None, "p1", "p2"])
     assert (plates.batches, plates.observations.batch.tolist()) == (("p2", "p1"), [[0, 3, 1, 0]])
     labels = [
-        SimpleNamespace(candidate=i, value=None, sem=None, repeats=n, batch=None, label=label, tell=1)
+        SimpleNamespace(candidate=i, value=None, sem=None, repeats=n, batch=None, label=label)
         for i, n, label in [(4, 2, "no"), (1, 1, "maybe")]
     ]
     assert read(labels).labels == ("maybe", "no")
     assert read(labels).observations.y.tolist() == [[1, 1, 0]]
-
-
-def test_the_round_of_a_row_counts_batches_that_a_model_chose_before_it():
-    rows = [
-        SimpleNamespace(candidate=i, value=1.0, sem=None, repeats=1, batch=None, label=None, tell=tell)
-        for i, tell in enumerate([2, 2, 3, 4, 6])
-    ]
-    # Asked for before anything was told; after a plate that failed (1); by the first model (2), twice; by the next (4).
-    asked = [(1, 0), (2, 1), (3, 2), (3, 2), (4, 4)]
-    assert read(rows, asked=asked).observations.round.tolist() == [0, 0, 1, 1, 2]
-    assert read(rows).observations.round.tolist() == [0] * 5
 
 
 @pytest.fixture(scope="module")

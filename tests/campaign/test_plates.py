@@ -84,7 +84,7 @@ def test_controls_see_the_shift_of_their_plate():
 
 def test_controls_need_two_plates():
     class Row:
-        candidate, value, label, sem, repeats, batch, tell = 0, 1.0, None, None, 1, "P1", 1
+        candidate, value, label, sem, repeats, batch = 0, 1.0, None, None, 1, "P1"
 
     class Control:
         name, plate, value = "DMSO", "P1", 2.0

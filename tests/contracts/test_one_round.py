@@ -88,19 +88,18 @@ class Rows:
     """The wells that did not fail, as the other two doors take them: pool index, value and plate of each."""
 
     def __init__(self, task, tables):
-        good = pd.concat([table.assign(round=k) for k, table in enumerate(tables)])
+        good = pd.concat(tables)
         good = good[good.status == "ok"]
         place = {name: at for at, name in enumerate(candidates()["id"])}
         self.index = [place[name] for name in good["id"]]
         self.labels = tuple(sorted(set(good["y"]))) if task == "classification" else ()
         self.y = [float(self.labels.index(v)) if self.labels else float(v) for v in good["y"]]
-        self.round = good["round"].tolist()
         self.plate = pd.factorize(good["plate"])[0].tolist() if "plate" in good else [0] * len(good)
 
     def observations(self):
         index, plate = (torch.tensor(part)[None, None] for part in (self.index, self.plate))
         y = torch.tensor(self.y, dtype=torch.double)[None, None]
-        return Observations(index, y, torch.tensor(self.round), plate)
+        return Observations(index, y, torch.zeros(len(self.y), dtype=torch.int64), plate)
 
 
 def simulated(loop, rows, strategy):

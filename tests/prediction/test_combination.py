@@ -329,19 +329,6 @@ def test_same_seed_same_bits(case):
     assert torch.equal(again.predict(other).mean, predictor.predict(state).mean)
 
 
-def test_errors_of_points_that_a_rule_chose_count_less():
-    rng = np.random.default_rng(0)
-    x = torch.from_numpy(rng.standard_normal((80, 2)))
-    index = torch.arange(30)[None]
-    rows = Observations(index, torch.sin(x[index][..., 0]), (index[0] >= 12).long() * 3)
-    state = Round(NETWORKS).fit(x, rows, streams.runs(0, 1))
-    late = Regression().fit(state, None, ()).combination
-    alike = replace(state, observations=replace(rows, y=state.observations.y, round=torch.zeros(30).long()), memo={})
-    alike = Regression().fit(alike, None, ()).combination
-    assert torch.equal(late.left_out, alike.left_out)
-    np.testing.assert_allclose(late.share / alike.share, [1.0] * 12 + [combination.LATER] * 18)
-
-
 @pytest.mark.slow
 def test_intervals_hold_as_often_as_they_say():
     held = []

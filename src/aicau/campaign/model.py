@@ -23,7 +23,7 @@ from aicau.prediction.regression import ValuePrediction, ValuePredictor
 from aicau.round import Round
 from aicau.strategy import Strategy
 
-FORMAT = 6  # of `state`; models of earlier formats are fitted again
+FORMAT = 5  # of `state`; models of earlier formats are fitted again
 UNITS = ("shift", "scale", "shared")
 ROWS = ("index", "y", "batch")
 WEIGHTS = ("parameters", "unseen", "epochs")

@@ -104,7 +104,7 @@ class Models:
 
         with self.store.reading() as session:
             controls = kept(session, moment.basis)
-        return read(moment.rows, controls, is_log(self.store.settings), moment.asked)
+        return read(moment.rows, controls, is_log(self.store.settings))
 
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
         """Fitted now; kept where this user may write."""

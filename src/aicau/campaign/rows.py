@@ -25,37 +25,30 @@ class Told:
     controls: Controls | None = None  # on these plates
 
 
-def read(
-    rows: Sequence[Any],
-    controls: Sequence[Any] = (),
-    log: bool = False,
-    asked: Sequence[tuple[int, int]] = (),  # (round, tells before it) of earlier asks
-) -> Told:
+def read(rows: Sequence[Any], controls: Sequence[Any] = (), log: bool = False) -> Told:
     """Current rows that did not fail, in the order they were told, and the controls of their plates.
 
-    With `log` all values are logarithms. The round of a row counts the batches that a model chose before it was told.
+    With `log` all values are logarithms.
     A mean of N values with a standard error becomes N rows with that mean and that standard error.
     """
     labels = tuple(sorted({row.label for row in rows} - {None}))
     number = {label: float(code) for code, label in enumerate(labels)}
     batches = tuple(dict.fromkeys(row.batch for row in rows if row.batch is not None))
     code = {name: at for at, name in enumerate(batches)}
-    index, y, batch, round = [], [], [], []
-    start = min((row.tell for row in rows), default=0)
+    index, y, batch = [], [], []
     for at, row in enumerate(rows):
         value, sem = (number[row.label] if labels else row.value), row.sem
         value, sem = (math.log(value), None if sem is None else sem / value) if log else (value, sem)
         own = values_behind(value, sem, row.repeats)
         y.extend(own)
         index.extend([row.candidate] * len(own))
-        round.extend([len({k for k, basis in asked if start <= basis < row.tell})] * len(own))
         batch.extend([len(batches) + at if row.batch is None else code[row.batch]] * len(own))
     if not batches:  # nobody said what was measured together
         batch = [0] * len(batch)
     where, together = (torch.tensor(part, dtype=torch.int64)[None] for part in (index, batch))
     values = torch.tensor(y, dtype=torch.float64)[None]
     return Told(
-        Observations(where, values, torch.tensor(round, dtype=torch.int64), together),
+        Observations(where, values, torch.zeros_like(where[0]), together),
         labels,
         batches,
         _controls(controls, code, log),

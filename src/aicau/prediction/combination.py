@@ -12,9 +12,6 @@ depends on the kind of model, and `calibration` makes an expected squared error 
 mean of its measurements, as far as these are worth more than what the models took from them. Everything is in units of
 the state.
 
-Left-out errors are larger than those of the pool, for two reasons: models that saw all measurements know more than
-those that had a fold left out (`ALL`), and a rule chooses points that are hard to predict (`LATER`).
-
 Networks take part as they are: each member never saw one fold, so their left-out errors are honest like those of the
 others. Debiased ones gain nothing here: what corrects them is a process like those of the models, and its left-out
 errors, of a closed form, are too small beside theirs.
@@ -42,8 +39,6 @@ LEADING = "process"  # the model whose variance is used
 POWER = 3.0  # of the inverse left-out errors
 FOLDS = 5
 FEW = 200  # measured points above which models are fitted side by side
-ALL = 0.85  # what is left of u where no fold is left out
-LATER = 0.1  # what errors of points that a rule chose count in quantiles, beside those of the first batch
 LEAST = 5  # measured points that it takes: fewer say nothing about which model is good
 KEPT = ("left_out", "share", "point", "value", "pull", "unknown")  # tensors beside those of the models
 
@@ -98,7 +93,7 @@ class Combination:
         first, variance = leading(self.models).both(at)
         found = {name: model.mean(at) for name, model in self.models.items() if name != LEADING}
         mean, apart = combined(found | {LEADING: first, NETWORKS: networks}, self.weights)
-        unknown, noise = self.scales.parts(mean, ALL * (variance + apart), own)
+        unknown, noise = self.scales.parts(mean, variance + apart, own)
         place = torch.searchsorted(self.point, index).clamp_max(len(self.point) - 1)
         known = self.point[place] == index
         mean = torch.where(known, mean + self.pull[place] * (self.value[place] - mean), mean)
@@ -205,12 +200,8 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     unknown, noise = calibration.without_folds(points.fold, left, rough)
     wide = unknown[place] + noise[place] / times
     standard = error / wide.clamp_min(1e-300).sqrt()
-    early = state.observations.round == 0
-    first = torch.isin(point, state.observations.index[0, early])
-    counted = share * torch.where(first, 1.0, LATER)
     square = float((error**2).mean())
-    share = counted[place]
-    return Combination(models, weights, scales, standard, share, point, y, pull, after, square, correction.frame)
+    return Combination(models, weights, scales, standard, share[place], point, y, pull, after, square, correction.frame)
 
 
 def points_of(state: State, frame: Frame, point: Tensor, y: Tensor, count: Tensor) -> Points | None:  # (k,) each
