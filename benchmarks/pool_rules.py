@@ -1,9 +1,10 @@
-"""`eigen` on a large pool beside bmdal_reg's LCMD on the same features: seconds, peak memory, and growth with n.
+"""`eigen` and `gain` on a large pool beside bmdal_reg's LCMD on the same features: seconds, peak memory, growth with n.
 
-    python benchmarks/pool_rules.py [--rows 1000000] [--features 128] [--batch 96]
+    python benchmarks/pool_rules.py [--rows 1000000] [--features 128] [--batch 96] [--sizes 10000,100000,1000000]
 
 Every rule runs in a process of its own, in single precision; memory is what the operating system reports, less that of
-the process before it began. The last line fits seconds ∝ n^e for `eigen`.
+the process before it began. The last lines fit seconds ∝ n^e. `gain` takes the features as coordinates and 96 of the
+points as measured, like LCMD; the expected squared error is drawn at random.
 """
 
 import argparse
@@ -39,6 +40,19 @@ score = Score(omega.diagonal(), omega)
 """,
     work="chosen = Eigen().select(score, view, b).index",
 )
+GAIN = FRAME.format(
+    setup="""
+from aicau import streams
+from aicau.acquisition.base import Score, View
+from aicau.batching import Gain
+measured = torch.zeros(1, n, dtype=torch.bool)
+measured[0, :96] = True
+view = View(x, ~measured, measured, streams.runs(0, 1))
+score = Score(torch.rand(1, n), None)
+""",
+    work="chosen = Gain().select(score, view, b).index",
+)
+RULES = {"eigen": EIGEN, "gain": GAIN}
 LCMD = FRAME.format(
     setup="""
 import contextlib, io
@@ -70,16 +84,19 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--batch", type=int, default=96)
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="rows that the growth is measured on")
     options = parser.parse_args()
     size = options.features, options.batch
-    ours, theirs = child(EIGEN, options.rows, *size), child(LCMD, options.rows, *size)
-    print("eigen", ours)
-    print("LCMD ", theirs)
-    print(f"seconds of eigen / LCMD: {ours['seconds'] / theirs['seconds']:.2f}")
-    sizes = [options.rows // 100, options.rows // 10, options.rows]
-    seconds = [child(EIGEN, n, *size)["seconds"] for n in sizes[:-1]] + [ours["seconds"]]
-    exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-    print(f"exponent of eigen {exponent:.2f}: {dict(zip(sizes, seconds, strict=True))}")
+    theirs = child(LCMD, options.rows, *size)
+    print("LCMD ", theirs, flush=True)
+    for name, code in RULES.items():
+        ours = child(code, options.rows, *size)
+        print(name, ours, f"seconds / LCMD's: {ours['seconds'] / theirs['seconds']:.2f}", flush=True)
+    sizes = [int(part) for part in options.sizes.split(",")]
+    for name, code in RULES.items():
+        seconds = [child(code, n, *size)["seconds"] for n in sizes]
+        exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+        print(f"exponent of {name} {exponent:.2f}: {dict(zip(sizes, seconds, strict=True))}", flush=True)
 
 
 if __name__ == "__main__":

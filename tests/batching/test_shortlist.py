@@ -6,6 +6,7 @@ import torch
 from aicau import MLP, Engine, Observations, Round, Strategy, streams
 from aicau.batching import shortlist
 from aicau.batching.base import best
+from aicau.batching.work import Basis, Work
 from aicau.core import runs
 from aicau.core.engine import HERE
 from aicau.ensembles.kernels import MLPSettings
@@ -62,6 +63,27 @@ def test_a_part_lowers_nearly_as_much_as_the_whole(fitted, large, monkeypatch):
     monkeypatch.setattr(shortlist, "LISTED", N)
     whole = chosen(fitted)
     assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
+
+
+def test_two_forms_are_sums_of_the_same_squares():
+    parts = torch.randn(2, 6, 4, generator=torch.Generator().manual_seed(5)).double()
+    forms = parts @ parts.mT * torch.tensor([1.0, 1e-6]).double()[:, None, None]
+    columns, weights = shortlist._axes(*forms)
+    for form, weight in zip(forms, weights.double(), strict=True):
+        torch.testing.assert_close(columns * weight @ columns.mT, form, rtol=0, atol=1e-5 * float(form.abs().max()))
+
+
+def test_a_screen_that_sees_all_gives_the_gains_of_the_rule(fitted, monkeypatch):
+    """With as many landmarks and networks; its two networks rank candidates nearly alike."""
+    how, state = fitted
+    known = state.observations.counts(N) > 0
+    score, view = Look(how, state).scored(Strategy.parse("default"), (~known).long(), known, 0, None)
+    base, every = Basis(score, view, shortlist.SKETCHED), torch.arange(N)
+    right = Work(base, every).now().double()
+    for networks, least in ((None, 0.9999), (shortlist.NETWORKS, 0.9)):
+        monkeypatch.setattr(shortlist, "NETWORKS", networks)
+        first = shortlist.Screen(score, view, M).gains(view.x, view.points)[0].double()
+        assert float(torch.corrcoef(torch.stack([first, right]))[0, 1]) > least
 
 
 def test_candidates_that_count_are_all_drawn(fitted, large):

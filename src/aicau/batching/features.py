@@ -1,6 +1,7 @@
 """The prior covariance of `gain` (aicau.batching.gain has its symbols), and explicit features for it by landmarks."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is ro
 class Covariance:
     """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
 
-    def __init__(self, view: View, some: Tensor) -> None:
+    def __init__(self, view: View, some: Tensor, members: int | None = None) -> None:  # None: all networks
         lengths = getattr(view.cobias, "lengths", None)
         self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
         if lengths is None:
@@ -26,8 +27,8 @@ class Covariance:
             self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
         fitted: Any = view.fitted
         self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
-        if view.points is not None and not view.task.probabilities:
-            self.layers = getattr(fitted, "layers", None)
+        if view.points is not None and not view.task.probabilities and hasattr(fitted, "layers"):
+            self.layers = partial(fitted.layers, members=members)
         self.size = 1.0
         if self.layers is not None:
             self.size = float(gradients.squares(self.layers(view.points[some])).mean())  # type: ignore[index]
@@ -49,11 +50,11 @@ class Covariance:
 class Features:
     """φ and ρ of any points of the pool."""
 
-    def __init__(self, view: View, most: int) -> None:
+    def __init__(self, view: View, most: int, members: int | None = None) -> None:
         n, known = len(view.x), view.measured[0].nonzero()[:, 0]
         known = known[evenly(len(known), most // 2, view.x)] if n > most else known[:0]
         some = evenly(n, most - len(known), view.x)
-        self.covariance = Covariance(view, some)
+        self.covariance = Covariance(view, some, members)
         self.index, self.view = torch.cat([known, some]).unique(), view
         self.landmarks = self._seen(self.index)
         values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())

@@ -29,6 +29,7 @@ from aicau.core.runs import PORTION, carried, moved, over, portion, threads
 SAMPLED = 16_384
 LISTED = 16_384
 SKETCHED = 128  # landmarks of `Screen`
+NETWORKS = 2  # that it sees: half of its work is their gradients
 STAGES = 16  # of a batch that are looked at
 SHARD = 64  # portions that go to another machine together
 FAINT = 1e-4  # of the largest eigenvalue of a form: what is smaller is left out
@@ -102,11 +103,13 @@ class Screen:
 
     Before the first choice other points have the largest gains than later: a batch chosen from some points shows where.
     With k the covariances of a point with the landmarks, everything but the variance of the point is a square or a
-    product of entries of Wk, W a matrix: one product for each portion, in single precision.
+    product of entries of Wk, W a matrix: one product for each portion, in single precision. The forms I − A and AMA
+    are sums of the same squares.
     """
 
     def __init__(self, score: Score, view: View, m: int) -> None:
-        base, room = Basis(score, view, SKETCHED), (view.allowed.long() if view.room is None else view.room)[0]
+        base = Basis(score, view, SKETCHED, NETWORKS)
+        room = (view.allowed.long() if view.room is None else view.room)[0]
         index = (room > 0).nonzero()[:, 0]
         index = index[evenly(len(index), PORTION, view.x)]
         work, left, steps = Work(base, index), room[index], []
@@ -121,7 +124,8 @@ class Screen:
         self.even, self.least, self.most = float(noise.mean()), float(noise.min()), float(noise.max())
         eye = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
         local = torch.linalg.solve(phi.mT @ phi + RIDGE * len(phi) * eye, phi.mT @ (noise.double() - self.even))
-        columns = [_root(eye - inside), _root(inside @ base.moment @ inside), by, cross, local[:, None]]
+        axes, self.forms = _axes(eye - inside, inside @ base.moment @ inside)
+        columns = [axes, by, cross, local[:, None]]
         self.widths = [column.shape[-1] for column in columns]
         self.covariance = base.features.covariance
         self.landmarks = base.features.landmarks[0].float(), base.features.landmarks[1]
@@ -133,10 +137,11 @@ class Screen:
         scaled, layers = self.covariance.of(x, points)
         at = scaled.float(), layers
         parts = self.matrix @ self.covariance.between(at, self.landmarks).mT
-        lost, whole, by, cross, local = parts.split(self.widths)
+        squares, by, cross, local = parts.split(self.widths)
         # φᵀAφ + ρ + σ² = k(x, x) − φᵀ(I − A)φ + σ², and φᵀAMAφ
         below = self.covariance.variance(at) + (local[0] + self.even).clamp_(self.least, self.most)
-        below, above = below - lost.square_().sum(0), whole.square_().sum(0)
+        lost, above = self.forms @ squares.square_()
+        below = below - lost
         cross, by = cross.mul_(by), by.square_()  # what each choice of the batch adds to the one, takes from the other
         found = []
         for step, next_step in zip(self.stages, [*self.stages[1:], None], strict=True):
@@ -146,11 +151,14 @@ class Screen:
         return torch.stack(found)
 
 
-def _root(form: Tensor) -> Tensor:  # (p, p) -> (p, r)
-    """R of a form RRᵀ, without directions that hardly count."""
-    values, vectors = torch.linalg.eigh(form)
+def _axes(*forms: Tensor) -> tuple[Tensor, Tensor]:  # (p, p) twice -> (p, r), (2, r)
+    """Columns C and weights w of two forms C diag(w) Cᵀ, without directions that hardly count."""
+    sizes = torch.stack([form.diagonal().sum() for form in forms]).clamp_min(torch.finfo(forms[0].dtype).tiny)
+    values, vectors = torch.linalg.eigh(sum(form / size for form, size in zip(forms, sizes, strict=True)))
     kept = values > FAINT * values[-1]
-    return vectors[:, kept] * values[kept].sqrt()
+    root, inverse = vectors[:, kept] * values[kept].sqrt(), vectors[:, kept] / values[kept].sqrt()
+    first, turn = torch.linalg.eigh(inverse.mT @ forms[0] @ inverse / sizes[0])  # the other is what is left to 1
+    return root @ turn, (torch.stack([first, 1 - first]).clamp(0, 1) * sizes[:, None]).float()
 
 
 def narrowed(

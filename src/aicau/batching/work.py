@@ -19,12 +19,12 @@ NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody
 class Basis:
     """What is known of one target before a point is chosen."""
 
-    def __init__(self, score: Score, view: View, landmarks: int) -> None:
+    def __init__(self, score: Score, view: View, landmarks: int, members: int | None = None) -> None:
         self.alpha, self.noise = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x)
         self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
         if view.chance is not None:
             self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
-        self.features = Features(view, landmarks)
+        self.features = Features(view, landmarks, members)
         self.inside = posterior(view, self.features, self.noise)
         self.moment, self.total = moments(self.alpha, view, self.features, self.inside)
 

@@ -31,9 +31,10 @@ class FittedMLP:
         out = kernels.mlp_forward(flat, points.reshape(-1, *x.shape[-2:]).float(), self.settings)
         return out.reshape(*lead, *out.shape[1:])
 
-    def layers(self, x: Tensor) -> list[gradients.Layer]:  # (n, d)
-        """What the gradients of one run's networks are made of, at every point."""
-        return gradients.layers(self.parameters.reshape(-1, *self.parameters.shape[-2:])[0], x, self.settings)
+    def layers(self, x: Tensor, members: int | None = None) -> list[gradients.Layer]:  # (n, d)
+        """What the gradients of one run's networks (of all, or of the first ones) are made of, at every point."""
+        own = self.parameters.reshape(-1, *self.parameters.shape[-2:])[0, :members]
+        return gradients.layers(own, x, self.settings)
 
     def __getitem__(self, run: Run) -> "FittedMLP":
         """The ensembles of some runs (along the first leading dimension)."""
