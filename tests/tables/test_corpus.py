@@ -202,7 +202,11 @@ REFUSED = {
     "below the limit": (text(with_cell(0, 1, "<0.1")), "expected a number, got '<0.1'"),
     "a column without a name": (text([[*row, "x"] for row in ROWS], [*HEADER, ""]), "column 5 has no name; name it"),
     "a plate not filled in": (text(with_cell(0, 2, "")), "row 2, column 'plate': is empty"),
-    "a result not filled in": (text(with_cell(0, 1, "")), "row 2, column 'signal': expected a number, got an empty"),
+    "a result not filled in": (
+        text(with_cell(0, 1, "")),
+        "row 2, column 'signal': expected a number, got an empty cell; if the well failed, write failed",
+    ),
+    "a failed well among the results": (text(with_cell(0, 1, "n.d.")), "got 'n.d.'; if the well failed, write failed"),
     "nothing filled in": (text([["7", "", "", ""]]), "no row is filled in; write the results into the column 'signal'"),
 }
 

@@ -25,6 +25,7 @@ MOST_REPEATS = 1_000_000  # of `count` and `replicate`
 LONGEST = 100  # characters of a batch or a label
 _BATCH = re.compile(r"(plate|batch|day|run)([ _-]?(id|no|nr|number|name|barcode))?")  # columns that are often one
 GOOD, BAD = ("", "ok", "completed"), ("failed",)
+INSTEAD = "; if the well failed, write failed into the column 'status'"
 
 
 def parse(
@@ -140,7 +141,7 @@ def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
 def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Labels, or `count` equal ones in a row."""
     _refuse(sheet, failed, "a label", "sem")
-    found: list[str | None] = sheet.labels(target, failed) if sheet.has(target) else [None] * sheet.rows
+    found: list[str | None] = sheet.labels(target, failed, INSTEAD) if sheet.has(target) else [None] * sheet.rows
     count = np.ones(sheet.rows)
     if sheet.has("count"):
         skip = sheet.blank("count") | failed
@@ -174,7 +175,7 @@ def check_task(task: str) -> str:
 def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
     if not sheet.has(target):  # every well failed
         return _nothing(sheet)
-    value = sheet.numbers(target, failed)
+    value = sheet.numbers(target, failed, INSTEAD)
     size = np.abs(np.nan_to_num(value))
     words = f"is too large; expected at most {largest:.0e}"
     sheet.refuse(target, size > largest, lambda row: f"{value[row]:.3g} {words}")

@@ -103,11 +103,11 @@ class Sheet:
         self.refuse(column, flags(pc.match_substring(array, "\x00")), "holds a zero byte; expected a text or a number")
         return array
 
-    def numbers(self, column: str, skip: NDArray[np.bool_] | None = None) -> NDArray[np.float64]:
-        """Finite numbers; NaN where `skip` (what stands there is not read)."""
+    def numbers(self, column: str, skip: NDArray[np.bool_] | None = None, instead: str = "") -> NDArray[np.float64]:
+        """Finite numbers; NaN where `skip` (what stands there is not read). `instead`: what to do without a number."""
         array = self.array(column)
         if is_text(array.type):
-            values = self._parse(array, column, skip)
+            values = self._parse(array, column, skip, instead)
         elif is_numeric(array.type) or pa.types.is_decimal(array.type) or pa.types.is_null(array.type):
             values = _floats(array)
         else:
@@ -116,14 +116,14 @@ class Sheet:
         if skip is not None:
             bad &= ~skip
             values = np.where(skip, np.nan, values)
-        self.refuse(column, bad, lambda row: f"expected a finite number, got {shown(array[row].as_py())}")
+        self.refuse(column, bad, lambda row: f"expected a finite number, got {shown(array[row].as_py())}{instead}")
         if pa.types.is_integer(array.type):
             words = "has more digits than a number can keep; write it as text, or with fewer digits"
             self.refuse(column, np.abs(np.nan_to_num(values)) >= EXACT, lambda row: f"{array[row].as_py()} {words}")
         return values
 
-    def labels(self, column: str, skip: NDArray[np.bool_]) -> list[str | None]:
-        """Names of classes as text without blanks around; None where `skip` (what stands there is not read)."""
+    def labels(self, column: str, skip: NDArray[np.bool_], instead: str = "") -> list[str | None]:
+        """Names of classes as text without blanks around; the rest as for `numbers`."""
         array = self.array(column)
         if pa.types.is_floating(array.type):  # whole numbers beside a missing one
             value = np.where(skip, np.nan, _floats(array))
@@ -139,7 +139,7 @@ class Sheet:
         for row, text in enumerate(array.to_pylist()):
             label = None if skip[row] else (text or "").strip()
             if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
-                got = shown(text) if label else "an empty cell"
+                got = shown(text) if label else f"an empty cell{instead}"
                 raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
             found.append(label)
         return found
@@ -166,7 +166,7 @@ class Sheet:
             " write it so, or leave the column out"
         )
 
-    def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None) -> NDArray[np.float64]:
+    def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
         array = pc.utf8_trim_whitespace(pc.fill_null(array, ""))
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
@@ -179,7 +179,7 @@ class Sheet:
         sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
         values = np.empty(len(array))
         for row, text in enumerate(texts):
-            number, hint = text, ""
+            number, hint = text, "" if any(map(str.isdigit, text)) else instead
             if _decimal_comma(text):
                 number = text.replace(",", ".")
                 if point is not None:
@@ -188,7 +188,7 @@ class Sheet:
                     hint = f"; it may be {number} or {text.replace(',', '')}: write it so"
             elif _GROUPED.fullmatch(text) and not _number(text):
                 hint = "; write it without marks between thousands"
-            if hint or not _number(number):
+            if (hint and hint != instead) or not _number(number):
                 got = "an empty cell" if text == "" else shown(text)
                 raise InputError(f"{self.at(row, column)}: expected a number, got {got}{hint}")
             values[row] = float(number)
