@@ -40,6 +40,7 @@ from aicau.core.statistics import mean_interval, paired_ratio
 from aicau.core.streams import Purpose
 from aicau.problems import Problem
 from bench.classes import Panel
+from bench.figures import campaigns
 from bench.lines import Said, handed_out, make
 from bench.scores import final, ranks
 from bench.suites import Settings, panels
@@ -167,13 +168,10 @@ def page(frame: pd.DataFrame, goal: str) -> str:
     lines += [_cells(header), "|" + "---|" * len(header)]
     for word in words:
         own = last[last["strategy"] == word]
-        every = (
-            np.concatenate([np.log(t[word] / t["aicau"]) for t in tables]) if "aicau" in words else np.array([math.nan])
-        )
         by_set = own.groupby("panel")["coverage"].mean()
         cells = [
             word,
-            f"{np.exp(every.mean()):.3f}",
+            _ratio(tables, word) if "aicau" in words else "–",
             "–" if placed is None else f"{placed.mean[word]:.2f}",
             f"{own['coverage'].mean():.3f}",
             f"{int(by_set.between(0.87, 0.93).sum())} of {len(by_set)}",
@@ -206,12 +204,22 @@ def page(frame: pd.DataFrame, goal: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _ratio(tables: list[pd.DataFrame], word: str) -> str:
+    """Geometric mean over sets of a line's final error over aicau's, with its 95% interval over sets."""
+    logs = np.array([np.log(table[word] / table["aicau"]).mean() for table in tables])
+    found = mean_interval(logs)
+    mean, low, high = (math.exp(end) for end in (found.mean, found.low, found.high))
+    return f"{mean:.3f}" if word == "aicau" or len(logs) < 2 else f"{mean:.3f} ({low:.3f} to {high:.3f})"
+
+
 def _cells(values: list[str]) -> str:
     return f"| {' | '.join(values)} |"
 
 
 def compare(contest: Contest, out: Path, engine: Engine = HERE, seconds: float = math.inf) -> str:
-    """Run it; tidy table and page under `out`."""
-    text = page(collect(contest, out / "campaign.csv", engine, seconds), contest.goal)
+    """Run it; tidy table, page and curves under `out`."""
+    frame = collect(contest, out / "campaign.csv", engine, seconds)
+    text, drawn = page(frame, contest.goal), campaigns(whole(frame))
     write_whole(out / "campaign.md", lambda path: path.write_text(text))
+    write_whole(out / "campaign.png", lambda path: drawn.savefig(path, dpi=100, format="png"))
     return text

@@ -1,6 +1,7 @@
 """Pictures of the comparison: learning curves of the panels, and average ranks with their critical difference."""
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -40,6 +41,31 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
     labels = [f"{label} (knows the truth)" if label == REFERENCE else label for label in labels]
     title = "best average rank first" if ranks is not None else None
     figure.legend(handles, labels, loc="outside right upper", frameon=False, fontsize=9, title=title)
+    return figure
+
+
+def campaigns(frame: pd.DataFrame) -> Figure:
+    """Geometric means over runs of what a laboratory gets, over all sets and for each."""
+    panels, words = ["all sets", *frame["panel"].unique()], list(frame["strategy"].unique())
+    columns = min(5, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(2.7 * columns + 1.6, 2.4 * rows), layout="constrained")
+    grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).reshape(-1)
+    for axes, panel in zip(grid, panels, strict=False):
+        part = frame if panel == "all sets" else frame[frame["panel"] == panel]
+        at = part.groupby("round")["points"].mean().to_numpy()  # sets begin with different numbers
+        for number, word in enumerate(words):
+            own = part[part["strategy"] == word]
+            table = own.pivot_table(index=["panel", "run"], columns="round", values="mse")
+            _curve(axes, at, table.to_numpy(), word, number, word == "aicau")
+        axes.set_yscale("log")
+        log_ticks(axes)
+        axes.set_title(panel, fontsize=10, fontweight="bold" if panel == "all sets" else "normal")
+    for axes in grid[len(panels) :]:
+        axes.set_visible(False)
+    figure.supxlabel("measurements")
+    figure.supylabel("squared error to the truth")
+    figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return figure
 
 

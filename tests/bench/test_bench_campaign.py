@@ -94,6 +94,7 @@ def test_the_page_says_where_aicau_loses():
                 own = {"panel": name, "strategy": line, "run": run, "round": 1, "points": 20, "coverage": 0.9}
                 rows.append(own | {"mse": by * (1 + run / 100), "seconds": 1.0})
     text = page(pd.DataFrame(rows), "map")
-    assert "| other | 1.000 | 1.50 | 0.900 | 2 of 2 | 1.00 |" in text
+    assert "| other | 1.000 (0.000 to " in text
+    assert "| 1.50 | 0.900 | 2 of 2 | 1.00 |" in text
     assert "- hard: 2.00 [2.00, 2.00] of the error of other" in text
     assert "- easy" not in text
