@@ -7,7 +7,7 @@ from aicau import gp
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.gp import noise
-from aicau.gp.plates import certainty, plate_effects, process, without_plates
+from aicau.gp.plates import compared, plate_effects, process, without_plates
 
 
 def on_plates(seed, shift, own, rows=96, plates=8, repeats=2):
@@ -76,7 +76,7 @@ def test_shifts_and_their_errors_solve_the_mixed_model_equations():
     weighted = torch.linalg.solve(rest, design)
     left = torch.linalg.inv(design.T @ weighted + prior)
     y = (o.y - o.y.mean()) / o.y.std(correction=0)
-    sure = float(certainty(noise.fit(rows[None], o.y[None], o.batch[None], settings=process(2)))[0])
+    sure = float(compared(rows[None], o.y[None], o.batch[None])[1])
     torch.testing.assert_close(found.shift, sure * (left @ weighted.T @ y)[1:] * scale, rtol=1e-5, atol=1e-8)
     torch.testing.assert_close(found.error, left.diagonal()[1:].sqrt() * scale, rtol=1e-5, atol=1e-8)
     assert found.variance == pytest.approx(sure * float(theta[4]) * scale**2)
@@ -125,4 +125,4 @@ def test_plates_that_share_nothing_are_believed_to_share_nothing():
         assert float((corrected - o.y).abs().max()) < 0.1  # a third of the noise
         assert float(shared) < 0.02
     x, _, _, o = on_plates(0, shift=0.6, own=0.2)
-    assert float(certainty(noise.fit(rows_of(x, o)[None], o.y[None], o.batch[None], settings=process(2)))) > 0.999
+    assert float(compared(rows_of(x, o)[None], o.y[None], o.batch[None])[1]) > 0.999

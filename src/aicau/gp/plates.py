@@ -18,7 +18,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.observations import Observations
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run, threads
+from aicau.core.runs import by_run, over, threads
 from aicau.gp import noise
 
 FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
@@ -133,8 +133,8 @@ def plate_effects(
         rows = controls.join(*rows)
         weight = None if weight is None else torch.cat([weight, weight.new_ones(1, len(controls.y))], 1)
     with threads(1):
-        fitted = noise.fit(*rows, weight, settings=process(x.shape[-1]))
-        sure = float(certainty(fitted)[0])
+        fitted, certain = compared(*rows, weight)
+    sure = float(certain[0])
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
     low, high = interval(fitted)
@@ -160,22 +160,26 @@ def without_plates(
         some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
         rows = frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some]
         rows = rows if controls is None else controls.join(*rows)
-        fitted = noise.fit(*rows, settings=process(x.shape[-1]))
-        sure = certainty(fitted)
+        fitted, sure = compared(*rows)
         same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
         shift = sure[:, None] * fitted.shift.gather(-1, same.int().argmax(-1))
         return torch.where(same.any(-1), shift, 0.0), sure * fitted.shared
 
-    shift, shared = by_run(shifts, o.index, o.y, o.batch, lead=o.y.ndim - 1)
+    shift, shared = by_run(shifts, o.index, o.y, o.batch, points=len(x), lead=o.y.ndim - 1)
     return o.y - shift, shared
 
 
-def certainty(fitted: noise.Fitted) -> Tensor:  # (runs,)
-    """Probability that batches differ at all, by the likelihood with and without them."""
-    rows, plainly = fitted.posterior.rows, process(fitted.posterior.rows.x.shape[-1])
-    bare = plainly.fit(rows.x, rows.y, rows.valid, rows.relative, most=noise.MOST)
-    without, together = (plainly.objective(own.theta, own.rows)[0] for own in (bare, fitted.posterior))
-    return torch.sigmoid(without - together - 0.5 * rows.valid.sum(-1).to(without).log())
+def compared(
+    x: Tensor,  # (runs, l, p)
+    y: Tensor,  # (runs, l)
+    batch: Tensor,  # (runs, l)
+    counts: Tensor | None = None,  # (runs, l)
+) -> tuple[noise.Fitted, Tensor]:  # and (runs,)
+    """The fit, and the probability that batches differ at all, by the likelihood with and without them."""
+    settings = process(x.shape[-1])
+    fitted, bare = over(lambda own: noise.fit(x, y, own, counts, settings=settings), [batch, None])
+    together, without = (settings.objective(own.posterior.theta, own.posterior.rows)[0] for own in (fitted, bare))
+    return fitted, torch.sigmoid(without - together - 0.5 * math.log(y.shape[-1]))
 
 
 def interval(fitted: noise.Fitted) -> tuple[float, float]:
