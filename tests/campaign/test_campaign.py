@@ -231,6 +231,7 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         assert repeats.reason.str.contains("a known point: one more measurement lowers what is unknown").all()
         for name, rows in batch.groupby("id"):
             assert rows.replicate.tolist() == list(range(3, 3 + len(rows))), name
+            assert rows.reason.str.startswith("repeat, measured 2x before (").all()
         assert all(check.ok for check in campaign.doctor())
         twice = repeats["id"].iloc[0]
         count = int((batch["id"] == twice).sum())

@@ -65,8 +65,8 @@ class Gain:
         again = "a known point: one more measurement" if numbers["known"] else "a measurement here"
         return (
             f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"
-            f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; others learn from it by their"
-            " distance"
+            f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; it tells most of candidates"
+            " that are near"
         )
 
 

@@ -215,8 +215,10 @@ def _pick(
     numbers |= {"of": of} if len(parts) > 1 else next(iter(of.values()))
     if not count:
         return Pick(at, 1, reason, numbers)
-    history = _history(before[0][1]) if len(parts) == 1 else ""
-    return Pick(at, count + 1, f"repeat, measured {count}x before{history}; {reason}", numbers)
+    measured = max(sum(row.repeats for row in rows) for _, rows in before)
+    history = _history(before[0][1]) if measured and len(parts) == 1 else ""
+    words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
+    return Pick(at, count + 1, f"repeat{words}; {reason}", numbers)
 
 
 def _history(rows: Sequence[Any]) -> str:
@@ -229,8 +231,6 @@ def _history(rows: Sequence[Any]) -> str:
         label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
         return f" ({most} of {labels.total()} say {label!r})"
     values = [row.value for row in rows]
-    if not values:  # only asked for, earlier in this batch
-        return ""
     return f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else f" ({values[0]:.3g})"
 
 
