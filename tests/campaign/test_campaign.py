@@ -218,6 +218,18 @@ def test_a_repeat_says_what_was_measured_before(tmp_path):
         assert batch.reason_score.is_monotonic_decreasing
 
 
+def test_a_point_that_is_asked_for_twice_before_it_was_measured_says_so(tmp_path):
+    """One candidate lies far from seven that are alike: all that is worth measuring is that one."""
+    few = pd.DataFrame({"id": list("abcdefgh"), "x": [0] * 7 + [9]})
+    with Campaign.create(tmp_path / "n.db", few, target="y") as campaign:
+        campaign.tell(pd.DataFrame({"id": list("abc") * 2, "y": np.random.default_rng(1).normal(size=6)}))
+        batch = campaign.ask(3)
+    assert batch["id"].tolist() == ["h"] * 3
+    assert batch.replicate.tolist() == [1, 2, 3]
+    assert batch.reason.str.startswith("repeat of a point of this batch; ").tolist() == [False, True, True]
+    assert not batch.reason.str.contains("before").any()
+
+
 def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
     """Four candidates with values that are nearly all noise: a plate of eight cannot hold new points only."""
     few = pd.DataFrame({"id": list("abcdefgh"), "x": range(8)})
