@@ -66,7 +66,7 @@ class Gain:
         return (
             f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"
             f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; it tells most of candidates"
-            " that are near"
+            " at a small distance"
         )
 
 
