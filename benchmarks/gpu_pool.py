@@ -20,7 +20,7 @@ from aicau.batching import Eigen, shortlist
 from aicau.core import decomposition
 from aicau.core.runs import moved, portion
 from aicau.prediction import State
-from aicau.round import Look, propose
+from aicau.proposal import Look, propose
 
 BATCH = 96
 

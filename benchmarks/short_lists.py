@@ -16,7 +16,7 @@ from aicau.batching import shortlist
 from aicau.batching.features import Covariance, evenly
 from aicau.batching.work import noise_of, positive
 from aicau.core.pool import Frame
-from aicau.round import Look, propose
+from aicau.proposal import Look, propose
 
 TESTED = 2048
 

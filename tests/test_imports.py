@@ -17,7 +17,7 @@ ORDER = [
     ["batching"],
     ["strategy", "prediction"],
     ["round", "problems", "store"],
-    ["arrays"],
+    ["arrays", "proposal"],
     ["simulation", "tables"],
     ["paper", "campaign"],
     ["report"],

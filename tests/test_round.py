@@ -16,7 +16,8 @@ from aicau.core.task import REGRESSION, Task
 from aicau.ensembles.kernels import MLPSettings
 from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
-from aicau.round import Past, Round, first_batch, round_keys
+from aicau.proposal import first_batch
+from aicau.round import Past, Round, round_keys
 from aicau.simulation.loop import Lane, Loop
 
 QUICK = MLPSettings(max_epochs=60)

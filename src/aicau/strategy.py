@@ -200,9 +200,17 @@ class Strategy:
         Choice
         """
         score, plain = self.score(view, previous)
-        if not getattr(self.batching, "joint", False):  # a rule that knows one score: that of all targets, per cost
-            score = sum((one for one, _ in view.others), score)
-            score = score if view.cost is None else score.weigh(1 / view.cost)
+        return self.pick(self.together(score, view), plain, view, m)
+
+    def together(self, score: Score, view: View) -> Score:
+        """What the rule sees: its own score, or, where it knows one only, that of all targets, per cost."""
+        if getattr(self.batching, "joint", False):
+            return score
+        score = sum((one for one, _ in view.others), score)
+        return score if view.cost is None else score.weigh(1 / view.cost)
+
+    def pick(self, score: Score, plain: Score | None, view: View, m: int) -> Choice:
+        """The next batch of every run by a score that is known."""
         names: list[str] = []
 
         def select(runs: Tensor) -> tuple[Tensor, ...]:

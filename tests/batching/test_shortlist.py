@@ -10,7 +10,7 @@ from aicau.batching.work import Basis, Work
 from aicau.core import runs
 from aicau.core.engine import HERE
 from aicau.ensembles.kernels import MLPSettings
-from aicau.round import Look, propose
+from aicau.proposal import Look, propose
 
 N, M = 3000, 8
 

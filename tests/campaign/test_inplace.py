@@ -70,10 +70,19 @@ def large(monkeypatch):
     monkeypatch.setattr("aicau.campaign.models.EXACT", 0)
     for name, value in (("SAMPLED", 24), ("LISTED", 20), ("STAGES", 2)):
         monkeypatch.setattr(f"aicau.batching.shortlist.{name}", value)
+    monkeypatch.setattr("aicau.batching.portions.DRAWN", 24)
+    monkeypatch.setattr("aicau.proposal.DRAWN", 24)
+    monkeypatch.setattr("aicau.batching.spread.LISTED", 12)
     monkeypatch.setattr("aicau.core.runs.PORTION", 16)
 
 
-@pytest.mark.parametrize("strategy", ["default", "pemse:direct:eigen", "lc:top", "pemse:direct:spread"])
+ALL = (
+    *("default", "pemse:direct:eigen", "lc:eigen", "lc:top", "pemse:direct:spread", "farthest", "random", "bald"),
+    *("pemse:quadratic:eigen", "pemse:tau:top", "br:posterior:eigen", "pemse:direct:eigen:difference"),
+)
+
+
+@pytest.mark.parametrize("strategy", ALL)
 def test_rows_that_are_read_when_they_are_wanted_give_the_same_batches(folder, large, monkeypatch, strategy):
     """In place and as a copy, and as a tensor in memory: index for index."""
     found = []
@@ -89,19 +98,24 @@ def test_rows_that_are_read_when_they_are_wanted_give_the_same_batches(folder, l
     pd.testing.assert_frame_equal(memory[1], copy[1], rtol=1e-3)  # networks predict other portions at a time
 
 
-def test_a_large_pool_is_never_in_memory_as_a_whole(folder, large, monkeypatch):
-    """Of the default rule, also with a goal: no request for many rows at once."""
-    with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True) as there:
-        play(there)
-        most, find = [], Rows._found
+@pytest.mark.parametrize("strategy", ["default", "pemse:direct:eigen", "lc:top", "pemse:direct:spread", "farthest"])
+def test_a_large_pool_is_never_in_memory_as_a_whole(folder, large, monkeypatch, strategy):
+    """Also with a goal, and when nothing is measured yet: no request for many rows at once."""
+    most, find = [], Rows._found
 
-        def counted(self, index):
-            most.append(len(index))
-            return find(self, index)
+    def counted(self, index):
+        most.append(len(index))
+        return find(self, index)
 
-        monkeypatch.setattr(Rows, "_found", counted)
-        monkeypatch.setattr("aicau.core.pool.HELD", 0)
-        monkeypatch.setattr("aicau.campaign.choice.AT_ONCE", 30)
+    monkeypatch.setattr(Rows, "_found", counted)
+    monkeypatch.setattr("aicau.core.pool.HELD", 0)
+    monkeypatch.setattr("aicau.campaign.choice.AT_ONCE", 30)
+    with Campaign.create(folder / "there.db", folder / "pool", target="y", in_place=True, strategy=strategy) as there:
+        first = there.ask(8)
+        assert max(most) < 90
+        there.tell(pd.DataFrame({"id": first["id"], "y": first["a"] + first["b"] ** 2}))
+        there.predict()  # averages over so small a pool are over all of it
+        most.clear()
         there.models._x.held = torch.zeros(0, dtype=torch.long), torch.zeros(0, 6)
         there.ask(3)
         there.ask(3, goal="max")

@@ -263,9 +263,9 @@ def test_the_factor_of_the_posterior_is_its_covariance():
     at = torch.tensor(at)[None]
     half = fitted._half(at)
     dense = (fitted.rows.prior(fitted.theta, at, at) - half.mT @ half) * fitted.scale[..., None, None] ** 2
-    factor, rest = fitted.factor(at, 50)
+    factor, rest = fitted.factor(at, fitted.pivots(at, 50))
     torch.testing.assert_close(factor @ factor.mT + torch.diag_embed(rest), dense, rtol=1e-4, atol=1e-6)
-    factor, rest = fitted.factor(at, 6)
+    factor, rest = fitted.factor(at, fitted.pivots(at, 6))
     torch.testing.assert_close((factor**2).sum(-1) + rest, dense.diagonal(dim1=-2, dim2=-1), rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(fitted.variance(at), dense.diagonal(dim1=-2, dim2=-1), rtol=1e-6, atol=1e-9)
     assert float(rest.min()) >= 0

@@ -59,6 +59,8 @@ class View:
         Where x is a part of a larger pool: how many candidates each point stands for; None: itself.
     others : tuple of (Score, View)
         What is known of further targets that the same batch is to serve, each with its score.
+    level : Tensor, shape (...)
+        Where x is a part of a larger pool: the acquisition's mean over all of it.
     cost : Tensor, shape (..., n)
         Of one measurement; None: there is no `budget`, the most that a batch may cost.
 
@@ -88,6 +90,7 @@ class View:
     weight: Tensor | None = None
     chance: Tensor | None = None
     stands: Tensor | None = None
+    level: Tensor | None = None
     others: "tuple[tuple[Score, View], ...]" = ()
     cost: Tensor | None = None
     budget: float = float("inf")
@@ -181,6 +184,10 @@ class Acquisition(ABC):
     @abstractmethod
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
+
+    def level(self, view: View) -> Tensor | None:  # (...)
+        """What of α is a mean over the whole pool (`View.level`); None: nothing."""
+        return None
 
 
 def measurements(view: View) -> Tensor:  # (..., n)

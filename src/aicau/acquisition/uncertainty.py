@@ -85,6 +85,9 @@ class Trust(Acquisition):
         if view.skill is None:
             raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
         apart = terms.epistemic(view, "brier").alpha
-        s = view.skill.to(apart)[..., None]
+        s, level = view.skill.to(apart)[..., None], apart.mean(-1) if view.level is None else view.level
         note = "'trust' has no matrix; use top or spread batching"
-        return Score((1 - s) * apart.mean(-1, keepdim=True) + s * apart, note=note)
+        return Score((1 - s) * level.to(apart)[..., None] + s * apart, note=note)
+
+    def level(self, view: View) -> Tensor:
+        return terms.epistemic(view, "brier").alpha.mean(-1)

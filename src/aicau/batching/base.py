@@ -10,6 +10,7 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
+from aicau.core.runs import over, portion
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,21 @@ def best(parts: Iterable[tuple[Tensor, Tensor]], each: int) -> tuple[Tensor, Ten
             held = [(index, value)]
             floor = lowest
     return joined()[:2]
+
+
+def largest(values: Tensor, allowed: Tensor, m: int) -> Tensor | None:  # (..., n) twice -> (s,)
+    """Among which candidates of a large pool the m allowed ones of the largest values are; None: among all."""
+    n, step = values.shape[-1], portion(values.device)
+    if n <= step or allowed.numel() > n:
+        return None
+    least = torch.finfo(values.dtype).min
+    flat, open = values.reshape(-1).nan_to_num(nan=least, neginf=least), allowed.reshape(-1)
+
+    def entries(start: int) -> tuple[Tensor, Tensor]:
+        index = start + open[start : start + step].nonzero()[:, 0]
+        return index, flat[None, index]
+
+    return best(over(entries, range(0, n, step), values.device), m)[0]
 
 
 def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)

@@ -18,7 +18,7 @@ from aicau.acquisition.base import Score, View
 from aicau.batching.base import Selection, at, best, check_enough, matrix, take_best
 from aicau.core import streams
 from aicau.core.omega import Omega
-from aicau.core.runs import over, portion
+from aicau.core.runs import over
 from aicau.core.streams import Purpose
 
 
@@ -48,7 +48,7 @@ class Eigen:
             total, omega, weights = omega.trace(), Omega(vectors), torch.eye(values.shape[-1]).to(vectors)
         positive = (values > 0).sum(-1)  # (...)
         parts: dict[str, list[Tensor]] = {"worth": [], "mode": [], "share": []}
-        some, (size, spare, allowed) = peaks(omega.factor, weights, spare, view.allowed, m)
+        some, (size, spare, allowed) = peaks(omega, weights, spare, view.allowed, m)
         chosen = []
         for slot in range(m):
             known = slot < positive  # a mode is left
@@ -73,7 +73,7 @@ class Eigen:
 
 
 def peaks(
-    factor: Tensor,  # (..., n, r)
+    omega: Omega,
     weights: Tensor,  # (..., r, q)
     spare: Tensor,  # (..., n)
     allowed: Tensor,  # (..., n)
@@ -81,18 +81,18 @@ def peaks(
 ) -> tuple[Tensor | None, tuple[Tensor, Tensor, Tensor]]:
     """Points among which a batch is found (None: all), and there the size of each mode, the spare numbers and what is
     allowed: of a large pool the m largest entries of each, by one pass in portions."""
-    n, device = factor.shape[-2], factor.device
-    if n <= portion(device) or allowed.numel() > n:
-        return None, ((factor @ weights).abs_(), spare, allowed)
-    lead, flat, row = allowed.shape[:-1], factor.reshape(n, -1), spare.reshape(-1)
+    n, step, device = omega.n, omega.step, omega.factor.device
+    if n <= step or allowed.numel() > n:
+        return None, ((omega.factor @ weights).abs_(), spare, allowed)
+    lead, row = allowed.shape[:-1], spare.reshape(-1)
     open, width = allowed.reshape(-1), weights.reshape(*weights.shape[-2:])
 
     def entries(start: int) -> tuple[Tensor, Tensor]:
-        part = slice(start, start + portion(device))
-        size = torch.cat([(flat[part] @ width).abs_(), row[part, None]], -1)
+        part, factor = slice(start, start + step), omega.part(start)
+        size = torch.cat([(factor.reshape(-1, factor.shape[-1]) @ width).abs_(), row[part, None]], -1)
         kept = open[part].nonzero()[:, 0]
         return start + kept, size[kept].mT
 
-    index, size = best(over(entries, range(0, n, portion(device)), device), m)
+    index, size = best(over(entries, range(0, n, step), device), m)
     size = size.reshape(*lead, *size.shape)
     return index, (size[..., :-1, :].mT, size[..., -1, :], torch.ones_like(size[..., -1, :], dtype=torch.bool))

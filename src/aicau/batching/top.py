@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Selection, at, check_enough, take_best
+from aicau.batching.base import Selection, at, check_enough, largest, take_best
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,15 @@ class Top:
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
         check_enough(view, m)
-        allowed, chosen = view.allowed, []
+        alpha, allowed, chosen = score.alpha, view.allowed, []
+        if (some := largest(alpha, allowed, m)) is not None:
+            alpha, allowed = alpha[..., some], allowed[..., some]
         for _ in range(m):
-            index, allowed = take_best(score.alpha, allowed)
+            index, allowed = take_best(alpha, allowed)
             chosen.append(index)
-        worth = torch.stack([at(score.alpha, index) for index in chosen], -1)
-        return Selection(torch.stack(chosen, -1), {"worth": worth, "score": worth})
+        worth = torch.stack([at(alpha, index) for index in chosen], -1)
+        index = torch.stack(chosen, -1)
+        return Selection(index if some is None else some[index], {"worth": worth, "score": worth})
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""

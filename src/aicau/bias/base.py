@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -11,8 +11,11 @@ from aicau.core import bregman, decomposition
 from aicau.core.errors import TrainingError
 from aicau.core.observations import Collapsed, Observations
 from aicau.core.omega import Omega
+from aicau.core.pool import Frame
 from aicau.core.runs import by_run
 from aicau.core.task import REGRESSION, Task
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Evidence:
         count -> mean of as many realisations, shape (..., n); in a simulation only.
     task : Task
     memo : dict
-        Results of estimators, kept for a second call.
+        What estimators learned from the measurements, kept for a second call; parts of the pool share it.
 
     Examples
     --------
@@ -54,6 +57,21 @@ class Evidence:
     oracle: Callable[[int], Tensor] | None = None
     task: Task = REGRESSION
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def frame(self) -> Frame:
+        """Where the whole pool lies."""
+        found: Frame = self.memo[Frame] if Frame in self.memo else Frame.of(self.x)
+        return found
+
+    def learned(self, key: Any, learn: Callable[[], T]) -> T:
+        """What was learned of one run, once; of several runs it is learned again."""
+        if self.keys.numel() != 1:
+            return learn()
+        if key not in self.memo:
+            self.memo[key] = learn()
+        found: T = self.memo[key]
+        return found
 
     def side_information(self) -> Tensor:  # (..., n, d + 2)
         """h = [x, μ_F, σ²_F] (Appendix A)."""

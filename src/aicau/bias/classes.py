@@ -10,13 +10,14 @@
 the second moment: far from data p is unknown, and the expected divergence says so (aicau.acquisition.terms).
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from aicau.bias.base import Belief, Evidence
 from aicau.core import bregman
 from aicau.core.observations import Collapsed, Observations
-from aicau.core.pool import coordinates
 from aicau.core.runs import by_run
 from aicau.ensembles.base import one_hot
 from aicau.ensembles.process import centre_and_spread
@@ -52,13 +53,15 @@ def direct(evidence: Evidence) -> Belief:
         spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions).clamp_min(TINY), centre)
         x = evidence.x.double().expand(*centre.shape[:-1], -1)
         side = torch.cat([x, log - log.mean(-1, keepdim=True), spread[..., None]], -1)
-        shift, scale = centre_and_spread(side)
+        shift, scale = evidence.learned("side", lambda: centre_and_spread(side))
         side = (side - shift[..., None, :]) / scale[..., None, :]
         rows = side.gather(-2, index[..., None].expand(*index.shape, side.shape[-1]))
         own = centre.gather(-2, index[..., None].expand(*index.shape, c))
         shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
         residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
-        seen = noise.fit(each(rows, c), apiece(residual), counts=each(count.clamp_min(1), c), valid=each(count > 0, c))
+        counts, valid = each(count.clamp_min(1), c), each(count > 0, c)
+        fit = partial(noise.fit, each(rows, c), apiece(residual), counts=counts, valid=valid)
+        seen = evidence.learned("direct", fit)
         guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
         return (torch.softmax(log - guess, -1),)
 
@@ -69,15 +72,17 @@ def direct(evidence: Evidence) -> Belief:
 def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
     """A Gaussian process on the indicator of each class, one row per label, batch effects taken out."""
     c, o = evidence.task.classes, evidence.observations.thin(MOST_LABELS)
-    points = coordinates(evidence.x.double())
+    points = evidence.frame.coordinates(evidence.x.double())
     n = len(points)
 
     def believe(index: Tensor, hot: Tensor, batch: Tensor) -> tuple[Tensor, ...]:
         together = each(batch, c) if batches != "none" and noise.several(batch) else None
         rows = each(points[index], c)
-        found = noise.fit(rows, apiece(hot), together, None, batches == "field", True)
+        fit = partial(noise.fit, rows, apiece(hot), together, None, batches == "field", True)
+        found = evidence.learned(("posterior", batches), fit)
         at = points.expand(len(rows), -1, -1)
-        factor, rest = found.posterior.factor(at, rank)
+        pivots = evidence.learned(("pivots", batches, rank), lambda: found.posterior.pivots(at, rank))
+        factor, rest = found.posterior.factor(at, pivots)
         shares = (found.posterior.mean(at), rest, found.variance_at(at))
         mean, rest, own = (part.reshape(-1, c, n).mT for part in shares)
         return mean, factor.reshape(len(hot), c, n, factor.shape[-1]), rest, own

@@ -13,7 +13,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import PORTION, SMALL, over, threads_for
+from aicau.core.runs import PORTION, over, threads_for
 from aicau.gp import noise
 
 MANY = "many."  # before the names of all rows, where the noise is known from some
@@ -62,22 +62,31 @@ class Correction:
         x: Tensor,  # (n, d)
         ensemble: Tensor,  # (runs, n) μ_F
         rank: int,  # of C's factor
+        pivots: Tensor | None = None,  # (runs, rank, p) coordinates that the factor is made of; None: found here
     ) -> Moments:
         """Over the pool; where there is no factor, in portions side by side."""
-        if rank or len(x) <= SMALL or x.is_cuda:
+        if rank or len(x) <= 2 * PORTION or x.is_cuda:
             with threads_for(len(x)):
-                return self._moments(x.double(), ensemble, rank)
+                return self._moments(x.double(), ensemble, rank, pivots)
         parts = zip(x.split(PORTION), ensemble.split(PORTION, -1), strict=True)
         found = [vars(one) for one in over(lambda part: self._moments(*part, 0), parts)]
         along = {"mean": -1, "factor": -2, "rest": -1, "aleatoric": -1}
         joined = {name: torch.cat([one[name] for one in found], dim) for name, dim in along.items()}
         return Moments(**found[0] | joined)
 
-    def _moments(self, x: Tensor, ensemble: Tensor, rank: int) -> Moments:  # (n, d)
-        at = self.frame.coordinates(x).expand(ensemble.shape[0], -1, -1)
+    def pivots(self, x: Tensor, rank: int) -> Tensor:  # (n, d) -> (runs, rank, p)
+        """Coordinates that a factor of C can be made of."""
+        return self.process.posterior.pivots(self._at(x.double()), rank)
+
+    def _at(self, x: Tensor) -> Tensor:  # (n, d) -> (runs, n, p)
+        return self.frame.coordinates(x).expand(len(self.square), -1, -1)
+
+    def _moments(self, x: Tensor, ensemble: Tensor, rank: int, pivots: Tensor | None = None) -> Moments:  # (n, d)
+        at = self._at(x)
         posterior = self.process.posterior
         if rank:
-            mean, (factor, rest) = posterior.mean(at), posterior.factor(at, rank)
+            pivots = posterior.pivots(at, rank) if pivots is None else pivots
+            mean, (factor, rest) = posterior.mean(at), posterior.factor(at, pivots)
         else:
             mean, rest = self.process.both(at)
             factor = rest[..., None][..., :0]

@@ -41,7 +41,7 @@ class Direct:
 
     def estimate(self, evidence: Evidence) -> Omega:
         seen, residual = evidence.residuals()
-        return decomposition.cobias(interpolated(evidence, seen, residual, self.alpha).float())
+        return decomposition.cobias(interpolated(evidence, seen, residual, self).float())
 
     def believe(self, evidence: Evidence) -> Belief:
         if evidence.task.probabilities:
@@ -61,20 +61,22 @@ class Tau:
         seen, residual = evidence.residuals()
         epistemic = decomposition.epistemic(evidence.predictions).double()
         tau = torch.where(seen.valid, epistemic.gather(-1, seen.index) + residual**2, 0.0)
-        square = (interpolated(evidence, seen, tau, self.alpha) - epistemic).clamp_min(0).float()
+        square = (interpolated(evidence, seen, tau, self) - epistemic).clamp_min(0).float()
         return Omega(torch.zeros_like(square)[..., None], extra=square)
 
     def believe(self, evidence: Evidence) -> Belief:
         raise InputError(f"tau is a squared error, which {evidence.task.name} does not have; use direct or posterior")
 
 
-def interpolated(evidence: Evidence, seen: Collapsed, values: Tensor, alpha: float) -> Tensor:  # (..., l) -> (..., n)
+def interpolated(
+    evidence: Evidence, seen: Collapsed, values: Tensor, by: Direct | Tau
+) -> Tensor:  # (..., l) -> (..., n)
     """Values at measured points, and elsewhere what a process on the side information says."""
     side = evidence.side_information().double()
     rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
 
     def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> tuple[Tensor]:
-        return (gp.fit(rows, values, valid, alpha).mean(side),)
+        return (evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side),)
 
     parts = (side, rows, values, seen.valid)
     (estimate,) = by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1)

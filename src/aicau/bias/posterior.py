@@ -85,7 +85,10 @@ class Posterior:
         """Mean and covariance of the bias over the pool."""
         ensemble = decomposition.mean(evidence.predictions).double()
         if evidence.keys.numel() == 1:
-            flat = self.correction(evidence).moments(evidence.x, ensemble.reshape(1, -1), self.rank)
+            own, pivots = self.correction(evidence), None
+            if self.rank:
+                pivots = evidence.learned((self, "pivots"), lambda: own.pivots(evidence.x, self.rank))
+            flat = own.moments(evidence.x, ensemble.reshape(1, -1), self.rank, pivots)
             return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
         o = evidence.observations
         frame = Frame.of(evidence.x)
@@ -109,7 +112,7 @@ class Posterior:
         """The fitted process itself, for one run: it can be asked for some candidates at a time."""
         if self not in evidence.memo:
             some, counts = evidence.at_most(self.most_rows)
-            o, frame = some.observations, Frame.of(evidence.x)  # no copy of the pool in double precision
+            o, frame = some.observations, evidence.frame  # no copy of the pool in double precision
             index, y, residual, batch = (part.reshape(1, -1) for part in (o.index, o.y, some.crossfitted(), o.batch))
             rows = frame.coordinates(evidence.x[index].double())
             with threads(1) if index.device.type == "cpu" else nullcontext():

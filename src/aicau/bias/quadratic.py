@@ -76,7 +76,7 @@ class Quadratic:
         return Fitted(parameters, running, epochs, losses, split, target)
 
     def estimate(self, evidence: Evidence, fitted: "Fitted | None" = None) -> Omega:
-        fitted = self.fit(evidence) if fitted is None else fitted
+        fitted = evidence.learned(self, lambda: self.fit(evidence)) if fitted is None else fitted
         side = evidence.side_information().float()
         seen, residual = evidence.residuals()
         lead, n = side.shape[:-2], side.shape[-2]

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from aicau import ensembles
-from aicau.acquisition import View
 from aicau.acquisition.goals import Goal
 from aicau.campaign.model import Model
 from aicau.campaign.models import Models
@@ -18,11 +17,12 @@ from aicau.core import streams
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
-from aicau.core.pool import coordinates
+from aicau.core.pool import located
 from aicau.ensembles.base import AT_ONCE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
-from aicau.round import Look, Past, Round, first_batch, propose, round_keys, whole
+from aicau.proposal import Look, first_batch, propose
+from aicau.round import Round, round_keys
 from aicau.store import Moment
 from aicau.strategy import Choice, Strategy
 
@@ -109,14 +109,14 @@ def choose(
     aim, counts_for = Goal.parse(goal), None if weight is None or not fitted else lead.models.weights(weight)[None, :n]
     chances = [wanted(part.model, aim) for part in fitted]
     if not fitted:
-        choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
+        choice, strategy = first_batch(located(x), marked, allowed, m, keys)
     else:
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
             both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
             earlier = part.models.earlier(part.moment) if strategy.difference else None
-            past, seeks = None if earlier is None else _past(earlier), chance if aim.seeks else None
-            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, past, both, seeks))
+            last, seeks = None if earlier is None else Look(earlier.how, earlier.state), chance if aim.seeks else None
+            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, last, both, seeks))
         room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
         choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine, device)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
@@ -178,15 +178,6 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
         unknown = torch.cat([torch.as_tensor(part.variance) for part in parts]) - mean
     found = goal.weights(mean, unknown)
     return None if found is None else found[None]
-
-
-def _past(model: Model) -> Past:
-    """The score of an earlier round, computed again."""
-    state = whole(model.state)
-    estimate = model.how.assess(model.strategy, state)
-    flags = torch.ones(1, len(state.x), dtype=torch.bool)
-    view = View(state.x, flags, ~flags, state.keys, state.predictions, task=state.task, skill=state.skill())
-    return Past(model.strategy.acquisition.score(view.with_estimate(estimate)), state.scale)
 
 
 def _pick(

@@ -10,6 +10,7 @@ Nothing here ever forms an n × n matrix except `dense()`, which tests use.
 """
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -66,6 +67,15 @@ class Omega:
     @property
     def n(self) -> int:
         return self.factor.shape[-2]
+
+    @property
+    def step(self) -> int:
+        """How many rows of the factor are looked at together."""
+        return portion(self.factor.device)
+
+    def part(self, start: int) -> Tensor:  # (..., s, r)
+        """As many rows of the factor from one on."""
+        return self.factor[..., start : start + self.step, :]
 
     @property
     def weights(self) -> Tensor:  # (..., r)
@@ -127,16 +137,15 @@ class Omega:
 
     def _triangle(self, allowed: Tensor | None) -> Tensor:  # (..., min(n, r), r)
         """R of A = QR in double precision; of single precision from AᵀA, which is exact enough in double."""
-        if self.factor.dtype == torch.double:
+        if self.factor.dtype == torch.double and self.factor.shape[-2] == self.n:
             return torch.linalg.qr((self if allowed is None else self.restrict(allowed)).factor, mode="r").R
 
         def gram(start: int) -> Tensor:
-            part = self.factor[..., start : start + size, :].double()
-            part = part if allowed is None else part * allowed[..., start : start + size, None]
+            part = self.part(start).double()
+            part = part if allowed is None else part * allowed[..., start : start + self.step, None]
             return part.mT @ part
 
-        size = portion(self.factor.device)
-        total = functools.reduce(torch.add, over(gram, range(0, self.n, size), self.factor.device))
+        total = functools.reduce(torch.add, over(gram, range(0, self.n, self.step), self.factor.device))
         values, vectors = torch.linalg.eigh(total)
         return values.clamp_min(0).sqrt()[..., :, None] * vectors.mT
 
@@ -207,6 +216,29 @@ class Cobias(Omega):
         one = super().__getitem__(index)
         own = (None if part is None else part[index] for part in (self.noise, self.lengths))
         return Cobias(one.factor, one.signs, one.extra, *own)
+
+
+@dataclass(frozen=True)
+class InParts(Omega):
+    """The same over a large pool: rows of the factor are computed whenever they are wanted. It has no diagonal."""
+
+    rows: int = 0
+    together: int = 0
+    read: Callable[[int], Tensor] = torch.as_tensor
+
+    @property
+    def n(self) -> int:
+        return self.rows
+
+    @property
+    def step(self) -> int:
+        return self.together
+
+    def part(self, start: int) -> Tensor:
+        return self.read(start)
+
+    def __getitem__(self, index: int | slice) -> "InParts":
+        return self  # of one run
 
 
 def _join(a: Omega, b: Omega, sign: float) -> Omega:

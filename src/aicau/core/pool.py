@@ -1,6 +1,7 @@
 """Candidates: what can be measured, with ids for people and standardised features for distances."""
 
 import math
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,7 @@ WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
 TOGETHER = 65_536  # rows of a large pool that its mean and variance are computed of at a time
 HELD = 200_000  # rows that stay in memory once they were asked for
 RECENT = 4  # chunks that do
+READING = threading.RLock()  # threads that want rows of one chunk read it once
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,8 @@ class Frame:
 class Rows:
     """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
 
-    Rows that were asked for stay in memory, up to `HELD`; whoever needs all reads portion by portion (`split`).
+    Rows that were asked for stay in memory, up to `HELD`, but for those that follow each other: whoever needs all reads
+    portion by portion.
 
     Parameters
     ----------
@@ -164,23 +167,33 @@ class Rows:
         ):
             return self._found(flat)
         numbers, rows = self.held
-        wanted = flat.unique()
-        missing = wanted[~torch.isin(wanted, numbers)]
+        known = torch.isin(flat, numbers)
+        missing = flat[~known].unique()
+        found = torch.empty(len(flat), self.shape[1])
+        found[known] = rows[torch.searchsorted(numbers, flat[known])]
         if len(missing):
-            numbers, order = torch.cat([numbers, missing]).sort()
-            rows = torch.cat([rows, self._found(missing)])[order]
-            if len(numbers) <= HELD:
-                self.held = numbers, rows
-        return rows[torch.searchsorted(numbers, flat)].reshape(*index.shape, self.shape[1])
+            new = self._found(missing)
+            found[~known] = new[torch.searchsorted(missing, flat[~known])]
+            alone = int(missing[-1] - missing[0]) > 2 * len(missing) or len(missing) < 2
+            if alone and len(numbers) + len(missing) <= HELD:
+                numbers, order = torch.cat([numbers, missing]).sort()
+                self.held = numbers, torch.cat([rows, new])[order]
+        return found.reshape(*index.shape, self.shape[1])
+
+    def then(self, function: Callable[[Tensor], Tensor]) -> "Rows":  # (s, d) -> (s, d)
+        """With another table made of every chunk, when it is read."""
+        sizes = self.starts.diff().tolist()
+        return Rows([lambda at=at: function(self._read(at)) for at in range(len(sizes))], sizes, self.shape[1])
 
     def _found(self, index: Tensor) -> Tensor:  # (m,) ascending -> (m, d)
         chunk, parts = torch.searchsorted(self.starts, index, right=True) - 1, []
-        for number in chunk.unique().tolist():
-            rows = self.recent.get(number)
-            if rows is None:
-                rows = self._read(number)
-                self.recent = dict([*self.recent.items(), (number, rows)][-RECENT:])
-            parts.append(rows[index[chunk == number] - self.starts[number]])
+        with READING:
+            for number in chunk.unique().tolist():
+                rows = self.recent.get(number)
+                if rows is None:
+                    rows = self._read(number)
+                    self.recent = dict([*self.recent.items(), (number, rows)][-RECENT:])
+                parts.append(rows[index[chunk == number] - self.starts[number]])
         return torch.cat(parts)
 
     def _read(self, number: int) -> Tensor:
@@ -216,6 +229,11 @@ class OnDemand:
 
     def __getitem__(self, at: Any) -> Any:  # the only run, then its members (m,)
         return self.function(self.x[at[1]])[0] if isinstance(at, tuple) else self
+
+
+def located(x: "Tensor | Rows") -> Any:  # (n, d)
+    """Coordinates of a pool; of one that is read when it is wanted, `Rows`."""
+    return x.then(x.frame.coordinates) if isinstance(x, Rows) else coordinates(x)
 
 
 def coordinates(x: "Tensor | Rows") -> Tensor:  # (n, d)

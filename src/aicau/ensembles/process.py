@@ -33,7 +33,7 @@ class FittedProcess:
         out = []
         for run, posterior in enumerate(self.posteriors):
             at = points[run].expand(members, -1, -1)
-            factor, rest = posterior.factor(at, self.rank)  # (K, n, r), (K, n)
+            factor, rest = posterior.factor(at, posterior.pivots(at, self.rank))  # (K, n, r), (K, n)
             key = streams.fold(self.keys.reshape(-1)[run : run + 1], Purpose.WEIGHTS)
             draws = streams.normal(key, members, factor.shape[-1] + 1)[0]
             around = (factor @ draws[:, :-1, None])[..., 0] + draws[:, -1:] * rest.sqrt()

@@ -84,19 +84,20 @@ class Posterior:
         size = float((self.theta[..., 0].exp() * self.weights.norm(dim=-1)).max())
         return Single.of(self) if steady and size < HEAVY else None
 
-    def factor(self, at: Tensor, rank: int) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
-        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact.
-
-        Pivots are those of a pivoted Cholesky decomposition over at most `PIVOTS` points, evenly spread over the rows
-        of `at`; the cost is linear in n.
-        """
-        if not rank:
-            variance = self.variance(at)
-            return variance[..., None][..., :0], variance
+    def pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., n, p) -> (..., rank, p)
+        """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spread over the rows of
+        `at`."""
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
         pivots = self._pivots(some, min(rank, some.shape[-2]))
-        chosen = some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
+        return some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
+
+    def factor(self, at: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
+        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact; the
+        cost is linear in n."""
+        if not chosen.shape[-2]:
+            variance = self.variance(at)
+            return variance[..., None][..., :0], variance
         half = self._half(chosen)  # (..., l, r)
         core = self.rows.prior(self.theta, chosen, chosen) - half.mT @ half
         floor = (
@@ -183,7 +184,7 @@ class Posterior:
             columns.append(column)
             left = (left - column**2).scatter(-1, best, -torch.inf)
             pivots.append(best[..., 0])
-        return torch.stack(pivots, -1)
+        return torch.stack(pivots, -1) if pivots else at.new_zeros(*at.shape[:-2], 0, dtype=torch.long)
 
 
 @dataclass(frozen=True)

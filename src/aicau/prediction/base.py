@@ -19,9 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau.bias import BiasEstimator, Correction, Evidence, skill
+from aicau.bias import BiasEstimator, Evidence, skill
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
+from aicau.core.pool import Frame
 from aicau.core.task import Task
 from aicau.ensembles import Fitted
 
@@ -68,11 +69,18 @@ class State:
         return replace(self, **{name: getattr(self, name)[run] for name in names}, memo={})
 
     def among(self, index: Tensor) -> "State":  # (s,) ascending, the measured ones among them
-        """The same over a part of the pool; what was fitted stays, and holds nothing of the pool."""
+        """The same over a part of the pool; what was fitted and learned is shared."""
         rows = replace(self.observations, index=torch.searchsorted(index, self.observations.index))
         predictions = self.predictions.index_select(self.keys.ndim + 1, index)
-        memo = {key: kept for key, kept in self.memo.items() if isinstance(kept, Correction)}
-        return replace(self, x=self.x[index], observations=rows, predictions=predictions, memo=memo)
+        x = self.x[index]
+        self.memo[Frame] = self.frame
+        return replace(self, x=x, observations=rows, predictions=predictions)
+
+    @property
+    def frame(self) -> Frame:
+        """Where the whole pool lies."""
+        found: Frame = self.memo[Frame] if Frame in self.memo else Frame.of(self.x)
+        return found
 
     def evidence(self, oracle: Callable[[int], Tensor] | None = None) -> Evidence:
         """What a bias estimator may see."""

@@ -1,0 +1,143 @@
+"""The next batch of one run, for one target or several, from a pool of any size.
+
+It is the round of aicau.round, looked at some candidates at a time where there are many.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aicau.acquisition import Score, View
+from aicau.batching import Gain
+from aicau.batching.portions import DRAWN, Portions
+from aicau.batching.shortlist import narrowed
+from aicau.bias import Posterior
+from aicau.core.engine import HERE, Engine
+from aicau.core.pool import Frame, Rows, located
+from aicau.core.runs import moved
+from aicau.prediction import State
+from aicau.round import Past, Round, previous, view_of
+from aicau.strategy import Choice, Strategy
+
+
+@dataclass(frozen=True)
+class Look:
+    """One target of a batch: what was fitted, what it counts beside others, and parameters of `Round.choose`."""
+
+    how: Round
+    state: State
+    share: float = 1.0
+    before: "Look | None" = None  # the round before, where a difference to it is taken
+    weight: Tensor | None = None  # (1, n)
+    chance: Tensor | None = None  # (1, n)
+
+    def scored(
+        self,
+        strategy: Strategy,
+        room: Tensor,
+        known: Tensor,
+        round: int,
+        keys: Tensor | None,
+        part: Tensor | None = None,  # (s,) some of the candidates; None: all
+        frame: Frame | None = None,  # of all, where there is a part
+        device: torch.device | None = None,
+    ) -> tuple[Score, View]:
+        """The score and what is known, of all candidates or of a part of them."""
+        state, past = self.among(part), None if self.before is None else self.before.past(strategy, part, device)
+        every = (room, known, self.weight, self.chance)
+        own = every if part is None else tuple(None if each is None else each[:, part] for each in every)
+        if device is not None and device != state.keys.device:
+            state, own, keys, frame = moved((state, own, keys, frame), device)
+        at = None if frame is None else frame.coordinates(state.x)
+        view = self._view(strategy, state, part, *own[:2], keys, at, *own[2:])
+        score, _ = strategy.score(view, previous(state, past, round))
+        return score.times(torch.tensor([self.share]).to(score.alpha)), view
+
+    def among(self, part: Tensor | None) -> State:
+        """What is known of some candidates, or of all, in memory."""
+        part = torch.arange(len(self.state.x)) if part is None and isinstance(self.state.x, Rows) else part
+        return self.state if part is None else self.state.among(part)
+
+    def past(self, strategy: Strategy, part: Tensor | None, device: torch.device | None) -> Past:
+        """The score of this round, without a difference."""
+        state = self.among(part)
+        state = state if device is None or device == state.keys.device else moved(state, device)
+        view = self._view(strategy, state, part, None, None, None, state.x)
+        return Past(strategy.acquisition.score(view), state.scale)
+
+    def _view(self, strategy: Strategy, state: State, part: Tensor | None, *parts: Tensor | None) -> View:
+        """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
+        view, memo = view_of(state, self.how.assess(strategy, state), *parts), self.state.memo
+        if part is None:
+            return view
+        if strategy.acquisition not in memo:
+            memo[strategy.acquisition] = strategy.acquisition.level(view)
+        return replace(view, level=memo[strategy.acquisition])
+
+
+def propose(
+    strategy: Strategy,
+    looks: Sequence[Look],  # one for each target, of one run
+    m: int,
+    room: Tensor,  # (1, n)
+    known: Tensor,  # (1, n)
+    round: int = 0,
+    keys: Tensor | None = None,
+    cost: Tensor | None = None,  # (1, n)
+    budget: float = float("inf"),
+    engine: Engine = HERE,  # where the pass over a large pool is computed
+    device: torch.device | None = None,  # where the batch is computed; None: where the pool is
+) -> Choice:
+    """The next m points, for one target or several. Of a large pool a rule sees a part (`narrowed`), or scores that are
+    computed some candidates at a time (`Portions`)."""
+    x, every = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
+    frame = looks[0].state.frame
+    for look in every:
+        look.state.memo[Frame] = frame
+        if isinstance(strategy.bias, Posterior) and look.how.task.squared:
+            strategy.bias.correction(look.state.evidence())  # once, for every part
+    measured = torch.cat([known[0].nonzero()[:, 0], *(look.state.observations.index[0] for look in every)]).unique()
+    scored = [partial(look.scored, strategy, room, known, round, keys, frame=frame, device=device) for look in looks]
+
+    def joined(views: Sequence[tuple[Score, View]], part: Tensor | None) -> tuple[Score, View]:
+        score, view = views[0]
+        price = moved(cost if cost is None or part is None else cost[:, part], view.allowed.device)
+        view = replace(view, others=tuple(views[1:]), cost=price, budget=budget)
+        return strategy.together(score, view), view
+
+    part = None
+    if isinstance(strategy.batching, Gain):
+        also = known.index_fill(1, measured, True)
+        own = ([look.chance for look in looks], [look.weight for look in looks], cost, budget)
+        part, views = narrowed(scored, *(m, room, also, x, None, *own, frame, engine))
+        score, view = joined(views, part)
+    elif len(x) <= DRAWN:
+        score, view = joined([look(None) for look in scored], None)
+    else:
+        at, times = looks[0].state.keys if keys is None else keys, looks[0].state.observations.counts(len(x))
+        device = known.device if device is None else device
+        view = moved(View(located(x), room > 0, known, at, room=room, times=times, weight=looks[0].weight), device)
+        if strategy.needs_model:
+            each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
+            score = each.seen(each.drawn()[0], strategy.batching)
+        else:
+            score, view = joined([(strategy.score(view)[0], view)], None)
+    choice = strategy.pick(score, None, view, m)
+    found = moved(choice.selection, room.device)
+    return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))
+
+
+def first_batch(
+    x: Any,  # (n, d) coordinates, a tensor or `Rows`
+    known: Tensor,  # (n,) measured or pending
+    allowed: Tensor,  # (n,)
+    m: int,
+    keys: Tensor,  # (1,)
+) -> tuple[Choice, Strategy]:
+    """With no model the batch fills the space."""
+    strategy = Strategy.parse("farthest")
+    return strategy.choose(View(x, allowed[None], known[None], keys), m), strategy

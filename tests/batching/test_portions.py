@@ -1,0 +1,93 @@
+"""Rules over a large pool that is looked at some candidates at a time: what they find looking at all of it at once."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from aicau import MLP, Observations, Round, Score, Strategy, View, streams
+from aicau.batching import portions, spread
+from aicau.core import runs
+from aicau.core.pool import Rows
+from aicau.ensembles.kernels import MLPSettings
+from aicau.proposal import Look, propose
+
+N, M = 700, 9
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    x = torch.rand(N, 3, generator=torch.Generator().manual_seed(1)).double() * 3
+    index = torch.arange(0, N, 40)[None]
+    rows = Observations(index, torch.sin(2 * x[index][..., 0]), torch.zeros(index.shape[-1], dtype=torch.long))
+    how = Round(MLP(settings=MLPSettings(max_epochs=50)))
+    return [how, *(how.fit(x, part, streams.runs(0, 1)) for part in (rows, rows_of(rows, 12)))]
+
+
+def rows_of(rows, count):
+    return Observations(rows.index[:, :count], rows.y[:, :count], rows.round[:count])
+
+
+def portioned(monkeypatch, size):
+    monkeypatch.setattr(portions, "DRAWN", size)
+    monkeypatch.setattr("aicau.proposal.DRAWN", size)
+    monkeypatch.setattr(spread, "LISTED", 40)
+    monkeypatch.setattr(runs, "PORTION", 64)
+
+
+RULES = (
+    *("lc:top", "bald:top", "random", "farthest", "lc:eigen", "lc:spread", "pemse:direct:top", "pemse:direct:eigen"),
+    *("br:direct:spread", "br:quadratic:eigen", "pemse:quadratic:top", "br:tau:spread", "br:posterior:spread"),
+    *("pemse:direct:eigen:difference", "pemse:direct:spread:difference"),
+)
+
+
+@pytest.mark.parametrize("word", RULES)
+def test_portions_find_what_the_whole_finds(fitted, monkeypatch, word):
+    how, state, earlier = fitted
+    strategy, known = Strategy.parse(word), state.observations.counts(N) > 0
+    weight = torch.linspace(0.5, 1.5, N)[None].double()
+    found = []
+    for size in (N, 150, 64):
+        if size < N:
+            portioned(monkeypatch, size)
+        before = Look(how, how.fit(earlier.x, earlier.observations, earlier.keys)) if strategy.difference else None
+        own = how.fit(state.x, state.observations, state.keys)  # nothing was learned from it yet
+        found.append(propose(strategy, [Look(how, own, 1.0, before, weight)], M, (~known).long(), known, 3).selection)
+    for other in found[1:]:
+        assert torch.equal(other.index, found[0].index)
+        for name, part in found[0].parts.items():
+            torch.testing.assert_close(other.parts[name], part, rtol=1e-3, atol=1e-6, check_dtype=False)
+
+
+def pools():
+    draw = torch.Generator().manual_seed(2)
+    grid = torch.cartesian_prod(*[torch.arange(5.0)] * 3)
+    return {
+        "uniform": torch.rand(500, 2, generator=draw).double(),
+        "grid": grid[torch.randperm(len(grid), generator=draw)],  # many are worth the same
+        "few": torch.randint(2, (300, 3), generator=draw).float(),  # eight different points: most are known soon
+    }
+
+
+@pytest.mark.parametrize("kind", pools())
+@pytest.mark.parametrize("measured", [0, 3, 30])
+@pytest.mark.parametrize("even", [True, False])
+def test_lists_find_what_all_find(monkeypatch, kind, measured, even):
+    x, draw = pools()[kind], torch.Generator().manual_seed(3)
+    n = len(x)
+    alpha = torch.ones(1, n) if even else torch.rand(1, n, generator=draw) - 0.1
+    known = torch.zeros(1, n, dtype=torch.bool)
+    known[0, torch.randperm(n, generator=draw)[:measured]] = True
+    times = known * torch.randint(1, 4, (1, n), generator=draw)
+    view = View(x, ~known | (times == 1), known, streams.runs(0, 1), times=times)
+    whole = spread.Spread().select(Score(alpha), view, 25)
+    monkeypatch.setattr(runs, "PORTION", 32)
+    for listed in (7, 60):
+        monkeypatch.setattr(spread, "LISTED", listed)
+        for pool in (x, Rows(x.float().split(90), [len(part) for part in x.split(90)], x.shape[1])):
+            part = spread.Spread().select(Score(alpha), replace(view, x=pool), 25)
+            if pool is x or kind != "uniform":  # in single precision other points may be a little farther
+                assert torch.equal(part.index, whole.index)
+                torch.testing.assert_close(part.parts["cause"], whole.parts["cause"])
+                torch.testing.assert_close(part.parts["worth"], whole.parts["worth"], check_dtype=False)
