@@ -138,13 +138,13 @@ class Campaign(Changing, Showing):
         words: dict[str, Any] = {"strategy": strategy or "default", "seed": seed, "task": task, "ensemble": ensemble}
         words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "weight": weight}
         author = check_name("the author", author or default_author())
-        read, files = tables.read_pool(pool, in_place, sheet, skip)
+        read = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
         settings = words | columns_for(read, id, target, batch, ignore, weight, cost)
         settings |= check_targets(target, target_weights, goal)
         if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
             settings["layout"] = made
-        pieces = candidates.kept(read, id, settings["columns"], files)
+        pieces = candidates.kept(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod

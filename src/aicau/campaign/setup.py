@@ -15,7 +15,6 @@ from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Moment
 from aicau.store.identity import folded
 from aicau.tables import candidates, results
-from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -30,7 +29,7 @@ REMOVED |= {"slope": "difference"}
 
 
 def columns_for(
-    sheet: Sheet,  # the pool
+    sheet: candidates.Table,  # the pool
     id: str,
     target: str | Sequence[str],
     batch: str | None,
@@ -48,11 +47,11 @@ def columns_for(
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
-    whole = pa.types.is_integer(sheet.array(id).type)
+    whole = pa.types.is_integer(next(sheet.parts()).array(id).type)
     if weight is not None:
-        check_weights(sheet.numbers(weight), weight)
-    if cost is not None:
-        sheet.refuse(cost, sheet.numbers(cost) <= 0, "a cost is a number above 0")
+        check_weights(np.concatenate([part.numbers(weight) for part in sheet.parts()]), weight)
+    for part in sheet.parts() if cost is not None else ():
+        part.refuse(str(cost), part.numbers(str(cost)) <= 0, "a cost is a number above 0")
     batch = None if batch is None else batch.strip()
     if batch is not None and batch.casefold() in [one.strip().casefold() for one in _several(target)]:
         raise InputError(f"target and batch are both called {batch!r}; each needs a column of its own")

@@ -6,8 +6,8 @@ per level, centred, and scaled so that the column as a whole has variance 1 and 
 
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,10 @@ from aicau.core.files import reason, short
 from aicau.store import Chunk, inplace
 from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
+from aicau.tables.parquet import Parts
 from aicau.tables.sheet import Sheet
+
+Table = Sheet | Parts
 
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
@@ -31,33 +34,38 @@ REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # nu
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
 
-def describe(sheet: Sheet, id: str, ignore: Sequence[str] = ()) -> list[dict[str, Any]]:
+def describe(sheet: Table, id: str, ignore: Sequence[str] = ()) -> list[dict[str, Any]]:
     """How each column but the id is encoded: what `encode` needs, as plain JSON."""
+    first = next(sheet.parts())
     for name in ignore:
-        sheet.array(name)
-    columns = []
-    for name in sheet.table.column_names:
+        first.array(name)
+    columns, features = [], []
+    for name in sheet.columns:
         if name == id:
             continue
         if name.strip().casefold() in RESERVED:
             raise InputError(f"{sheet.name}: a column called {name!r} has a meaning of its own here; rename it")
         if name in ignore:
             columns.append({"name": name, "kind": "ignored"})
-        elif sheet.looks_numeric(name):
-            columns.append(_number(sheet, name))
         else:
-            columns.append(_category(sheet, name))
-    if check_width(sheet.name, sheet.rows, columns) == 0:
+            columns.append({"name": name, "kind": "number" if first.looks_numeric(name) else "category"})
+            features.append(columns[-1])
+    if not features:
         raise InputError(f"{sheet.name} has no feature column beside the id {id!r}")
+    _measure(sheet, features)
+    if isinstance(sheet, Sheet):  # what stays in its files need not fit into memory
+        check_width(sheet.name, sheet.rows, columns)
     return columns
 
 
-def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> int:
-    """How many features these columns make; so many rows of them must be possible."""
+def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> None:
+    """So many rows of the features that these columns make must be possible."""
     width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
     if width * rows > MOST_NUMBERS:
-        raise InputError(f"{name}: {rows:,} rows of {width:,} features are too many; leave columns out")
-    return width
+        raise InputError(
+            f"{name}: {rows:,} rows of {width:,} features are too many for a copy; leave columns out, or keep them in a"
+            " Parquet file: --in-place"
+        )
 
 
 def extended(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -118,29 +126,65 @@ def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
     return ids.cast(pa.int64()) if settings.get("id_kind") == "integer" else ids
 
 
-def _number(sheet: Sheet, name: str) -> dict[str, Any]:
-    values = sheet.numbers(name)
-    size = float(np.abs(values).max())
-    unit = size if 0 < size < 1e-100 else 1.0  # squares of such numbers would be 0
-    with np.errstate(over="ignore", invalid="ignore"):
-        shift, scale = unit * float((values / unit).mean()), unit * float((values / unit).std())
-    if not np.isfinite([shift, scale]).all():
-        raise InputError(f"{sheet.name}, column {name!r}: numbers up to {size:.3g} are too large")
-    return {"name": name, "kind": "number", "shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
+def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
+    """What `encode` needs of each column, by two passes over the rows."""
+    counts: dict[str, Counter[str]] = {c["name"]: Counter() for c in columns if c["kind"] == "category"}
+    sizes: dict[str, float] = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
+    for part in sheet.parts():
+        for name, found in counts.items():
+            pairs = pc.value_counts(part.texts(name))
+            found.update(dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)))
+            _check_levels(sheet, name, len(found))
+        for name, size in sizes.items():
+            sizes[name] = max(size, float(np.abs(part.numbers(name)).max()))
+    sums = {name: Sums(size) for name, size in sizes.items()}
+    for part in sheet.parts() if sums else ():
+        for name, own in sums.items():
+            own.add(part.numbers(name))
+    for column in columns:
+        name = column["name"]
+        if name in sums:
+            column |= sums[name].about(sheet.name, name)
+        else:
+            column |= _levels(counts[name], sheet.rows)
 
 
-def _category(sheet: Sheet, name: str) -> dict[str, Any]:
-    counts = pc.value_counts(sheet.texts(name))
-    found = dict(zip(counts.field(0).to_pylist(), counts.field(1).to_pylist(), strict=True))
-    _check_levels(sheet, name, len(found))
+class Sums:
+    """Mean and standard deviation of a column, the same in however many parts it comes."""
+
+    def __init__(self, size: float) -> None:
+        self.size, self.count = size, 0
+        self.unit = size if 0 < size < 1e-100 else 1.0  # squares of such numbers would be 0
+        self.first = self.total = self.square = np.longdouble(0)
+
+    def add(self, values: NDArray[np.float64]) -> None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = values / self.unit
+            self.first = self.first if self.count else np.longdouble(values[0])
+            away = values - float(self.first)  # about one of them: little cancels
+            self.total += away.sum(dtype=np.longdouble)
+            self.square += (away * away).sum(dtype=np.longdouble)
+        self.count += len(values)
+
+    def about(self, where: str, name: str) -> dict[str, float]:
+        """Shift and scale."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = self.total / self.count
+            shift = self.unit * float(self.first + mean)
+            scale = self.unit * float(np.sqrt(max(self.square / self.count - mean * mean, np.longdouble(0))))
+        if not np.isfinite([shift, scale]).all():
+            raise InputError(f"{where}, column {name!r}: numbers up to {self.size:.3g} are too large")
+        return {"shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
+
+
+def _levels(found: Counter[str], rows: int) -> dict[str, Any]:
     levels = sorted(found)
-    share = np.array([found[level] for level in levels]) / sheet.rows
+    share = np.array([found[level] for level in levels]) / rows
     scale = float(np.sqrt((share * (1 - share)).sum()))
-    shift = [float(p) for p in share]
-    return {"name": name, "kind": "category", "levels": levels, "shift": shift, "scale": scale if scale > 0 else 1.0}
+    return {"levels": levels, "shift": [float(p) for p in share], "scale": scale if scale > 0 else 1.0}
 
 
-def _check_levels(sheet: Sheet, name: str, count: int) -> None:
+def _check_levels(sheet: Table, name: str, count: int) -> None:
     if count > MOST_LEVELS:
         raise InputError(
             f"{sheet.name}, column {name!r} holds {count:,} different texts, too many for a category"
@@ -150,7 +194,7 @@ def _check_levels(sheet: Sheet, name: str, count: int) -> None:
 
 def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> Iterator[Chunk]:
     """The candidates as chunks; ids are checked before the first one leaves. With the schema of others, as theirs."""
-    ids, table = _arrays(sheet, id, columns)
+    ids, table = distinct_ids(sheet, id).combine_chunks(), _columns(sheet, columns)
     try:
         table = table if schema is None else table.cast(schema.remove_metadata())
     except (pa.ArrowException, ValueError) as error:
@@ -160,17 +204,21 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
         yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
 
 
-def _arrays(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]]) -> tuple[pa.Array, pa.Table]:
-    """Ids, all different, and the columns as they are kept."""
-    ids = sheet.texts(id)
+def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
+    """The ids, all different."""
+    ids = pa.chunked_array([part.texts(id) for part in sheet.parts()], pa.string())
     if pc.count_distinct(ids).as_py() < len(ids):
+        ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal
+        row = int((places < np.arange(len(ids))).argmax())
+        words = f"the id {shown(ids[row].as_py())} stands in row {sheet.row(int(places[row]))} already"
+        raise InputError(f"{sheet.at(row, id)}: {words}")
+    return ids
 
-        def again(row: int) -> str:
-            return f"the id {shown(ids[row].as_py())} stands in row {sheet.row(places[row])} already"
 
-        sheet.refuse(id, places < np.arange(len(ids)), again)
-    return ids, pa.table({column["name"]: _array(sheet, column["name"], column["kind"]) for column in columns})
+def _columns(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> pa.Table:
+    """The columns as they are kept."""
+    return pa.table({column["name"]: _array(sheet, column["name"], column["kind"]) for column in columns})
 
 
 def _array(sheet: Sheet, name: str, kind: str) -> pa.Array:
@@ -188,24 +236,23 @@ def _array(sheet: Sheet, name: str, kind: str) -> pa.Array:
         raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
 
 
-def kept(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], files: Sequence[Path]) -> Iterator[Chunk]:
-    """The candidates as chunks; with Parquet files, whose rows the sheet has, as chunks that say where they are."""
-    if not files:
+def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
+    """The candidates as chunks; of those that stay in their files as chunks that say where they are."""
+    if isinstance(sheet, Sheet):
         yield from cut(sheet, id, columns)
         return
-    ids, table = _arrays(sheet, id, columns)
-    start = 0
-    for file in files:
-        for rows, *parts in inplace.refer(file, {id: "id"}, {c["name"]: c["kind"] for c in columns}):
-            both = pa.table({"id": ids.slice(start, rows)}), table.slice(start, rows)
-            for part, known in zip(parts, both, strict=True):
-                if not unpack(inplace.resolved(part)).equals(known):
+    distinct_ids(sheet, id)
+    parts = sheet.parts()
+    for file in sheet.files:
+        for rows, *places in inplace.refer(file, {id: "id"}, {c["name"]: c["kind"] for c in columns}):
+            part = next(parts)
+            for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
+                if not unpack(inplace.resolved(place)).equals(known):
                     raise InputError(
-                        f"{sheet.name}: candidates can stay in their file where numbers are kept as numbers and text"
+                        f"{part.name}: candidates can stay in their file where numbers are kept as numbers and text"
                         " has no blanks around it; write the file again, or leave --in-place out"
                     )
-            yield Chunk(rows, *parts)
-            start += rows
+            yield Chunk(rows, *places)
 
 
 def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:

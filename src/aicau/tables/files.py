@@ -18,7 +18,7 @@ import pyarrow.csv as pa_csv
 
 from aicau.core.errors import InputError
 from aicau.core.files import reason, short
-from aicau.tables import delimited
+from aicau.tables import delimited, parquet
 from aicau.tables.kinds import is_text
 from aicau.tables.sheet import Sheet, checked, too_many
 
@@ -52,18 +52,15 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     return found
 
 
-def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> tuple[Sheet, list[Path]]:
-    """Candidates from a table; those that stay in place from a Parquet file or a folder of them, with the files."""
+def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> Sheet | parquet.Parts:
+    """Candidates from a table; those that stay in place from a Parquet file or a folder of them."""
     if not in_place:
-        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip), []
+        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip)
     path = Path(source) if isinstance(source, str | Path) else Path()
     files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not all(map(_is_parquet, files)):
         raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
-    try:
-        return Sheet(pa.concat_tables([read(file).table for file in files]), short(path.name)), files
-    except pa.ArrowException as error:
-        raise InputError(f"the files of one pool need the same columns ({reason(error)}); write them alike") from error
+    return parquet.Parts.of(files, short(path.name))
 
 
 def _is_parquet(path: Path) -> bool:
@@ -76,7 +73,7 @@ def _is_parquet(path: Path) -> bool:
 
 def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     if data[:4] == b"PAR1":
-        return _from_parquet(data, name)
+        return parquet.read(data, name)
     if data[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
         raise InputError(f"{name} is an old Excel file (.xls) or has a password; save it as .xlsx or CSV without one")
     if data[:4] == b"PK\x03\x04":
@@ -110,20 +107,6 @@ def _content(path: Path) -> bytes:
     if not data and stat.S_ISFIFO(kind):
         raise InputError(f"nothing came through the pipe {short(path)}; start its writer first, or name a file")
     return data
-
-
-def _from_parquet(data: bytes, name: str) -> Sheet:
-    import pyarrow.parquet as pq  # brings network file systems with it: late
-
-    where = ""
-    try:
-        table = pq.read_table(pa.BufferReader(data))
-        for column, cells in zip(table.column_names, table.columns, strict=True):
-            where = f", column {short(column)!r},"
-            cells.validate(full=True)
-    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise InputError(f"{name}{where} cannot be read as Parquet: {reason(error)}; write the file again") from error
-    return checked(table, name)
 
 
 def _from_frame(frame: pd.DataFrame, name: str) -> Sheet:
@@ -186,13 +169,13 @@ def write(tables: Iterable[pa.Table], path: Path) -> None:
         return
     import pyarrow.parquet as pq
 
-    parquet = path.suffix.lower() in {".parquet", ".pq"}
+    binary = path.suffix.lower() in {".parquet", ".pq"}
     writer: Any = None
     try:
         for table in tables:
-            table = table if parquet else guarded(table)
+            table = table if binary else guarded(table)
             if writer is None:
-                writer = pq.ParquetWriter(path, table.schema) if parquet else pa_csv.CSVWriter(path, table.schema)
+                writer = pq.ParquetWriter(path, table.schema) if binary else pa_csv.CSVWriter(path, table.schema)
             writer.write_table(table)
     finally:
         if writer is not None:

@@ -5,7 +5,7 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
@@ -44,6 +44,14 @@ class Sheet:
 
     def has(self, column: str) -> bool:
         return column in self.table.column_names
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.table.column_names)
+
+    def parts(self) -> "Iterator[Sheet]":
+        """All rows, as a table that is read in parts gives its own."""
+        yield self
 
     def called(self, column: str | None) -> str | None:
         """What the sheet calls a column: case and blanks do not count; None where it has none."""

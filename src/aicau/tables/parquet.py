@@ -1,0 +1,110 @@
+"""Parquet files: read as a whole, or one row group at a time (`Parts`), so that a pool need not fit into memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from aicau.core.errors import InputError
+from aicau.core.files import reason, short
+from aicau.tables.sheet import Sheet, checked
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The rows of some Parquet files, in their order: a `Sheet` for each row group, read when it is wanted."""
+
+    name: str
+    files: tuple[Path, ...]
+    groups: tuple[tuple[Path, int, int, int], ...]  # file, its group, the row in it where that begins, rows
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, files: Sequence[Path], name: str) -> "Parts":
+        """Of files with the same columns."""
+        import pyarrow.parquet as pq  # brings network file systems with it: late
+
+        groups: list[tuple[Path, int, int, int]] = []
+        schemas: list[pa.Schema] = []
+        for path in files:
+            with understood(short(path.name)), pq.ParquetFile(path) as file:
+                start = 0
+                schemas.append(file.schema_arrow.remove_metadata())
+                for group in range(file.num_row_groups):
+                    rows = file.metadata.row_group(group).num_rows
+                    groups += [(path, group, start, rows)] if rows else []
+                    start += rows
+        for path, schema in zip(files, schemas, strict=True):
+            if schema != schemas[0]:
+                words = f"those of {short(path.name)} differ from those of {short(files[0].name)}"
+                raise InputError(f"the files of one pool need the same columns ({words}); write them alike")
+        if not groups:
+            raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
+        first = next(iter(cls(name, tuple(files), tuple(groups), ()).parts()))
+        return cls(name, tuple(files), tuple(groups), tuple(first.table.column_names))
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for *_, rows in self.groups)
+
+    def has(self, column: str) -> bool:
+        return column in self.columns
+
+    def parts(self) -> Iterator[Sheet]:
+        """One row group after another; rows are called by their place in the file."""
+        import pyarrow.parquet as pq
+
+        for path, group, start, rows in self.groups:
+            name = short(path.name)
+            where = [""]
+            with understood(name, where), pq.ParquetFile(path) as file:
+                table = validated(file.read_row_group(group), where)
+            sheet = checked(table, name, np.arange(start, start + rows) + 2)
+            if sheet.rows != rows or (self.columns and tuple(sheet.table.column_names) != self.columns):
+                words = "candidates can stay in their file where every row and every column of it has something"
+                raise InputError(f"{name}: {words}; write the file again, or leave --in-place out")
+            yield sheet
+
+    def row(self, index: int) -> str:
+        """What people call a row."""
+        for path, _, start, rows in self.groups:
+            if index < rows:
+                return f"{start + index + 2} of {short(path.name)}"
+            index -= rows
+        raise IndexError(index)
+
+    def at(self, row: int, column: str) -> str:
+        """How a message begins."""
+        return f"{self.name}, row {self.row(row)}, column {column!r}"
+
+
+@contextmanager
+def understood(name: str, where: Sequence[str] = ("",)) -> Iterator[None]:
+    """What cannot be read is said in one sentence; the last of `where` says where it was."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        raise InputError(
+            f"{name}{where[-1]} cannot be read as Parquet: {reason(error)}; write the file again"
+        ) from error
+
+
+def read(data: bytes, name: str) -> Sheet:
+    """A whole file."""
+    import pyarrow.parquet as pq
+
+    where = [""]
+    with understood(name, where):
+        table = validated(pq.read_table(pa.BufferReader(data)), where)
+    return checked(table, name)
+
+
+def validated(table: pa.Table, where: list[str]) -> pa.Table:
+    """The table; an error where cells of a column are damaged, which `where` then names."""
+    for column, cells in zip(table.column_names, table.columns, strict=True):
+        where.append(f", column {short(column)!r},")
+        cells.validate(full=True)
+    return table
