@@ -1,9 +1,11 @@
 """A campaign at scale: `ask 96` and `predict` on a million candidates after ten plates, `tell` beside executemany.
 
     python benchmarks/campaign_scale.py [--rows 1000000] [--features 16]
+    python benchmarks/campaign_scale.py --in-place --rows 10000000 [--strategy pemse:direct:eigen]
 
 Every step runs in a process of its own; its peak memory is what the operating system reports for it. What `ask 96`
-takes after ten plates is measured three times, on copies of the file.
+takes after ten plates is measured three times, on copies of the file. With --in-place the candidates stay in Parquet
+files of a million rows, in single precision; nothing is predicted.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-PLATES, WELLS = 10, 96
+PLATES, WELLS, PART = 10, 96, 1_000_000
 
 
 def child(code: str, *arguments: str) -> dict:
@@ -41,7 +43,8 @@ print(json.dumps(dict(out, peak_gb=int(peak.split()[1]) / 2**20)))
 
 CREATE = """
 begin = time.perf_counter()
-Campaign.create(sys.argv[1], sys.argv[2], target="y", batch="plate", id="id").close()
+Campaign.create(sys.argv[1], sys.argv[2], target="y", batch="plate", id="id", strategy=sys.argv[3],
+                in_place=sys.argv[4] == "True").close()
 out = {"seconds": time.perf_counter() - begin}
 """
 ASK = """
@@ -113,39 +116,52 @@ def tell_ratio(folder: Path, rows: int = 10_000, candidates: int = 10_000, repea
     return {"tell_s": float(np.median(ours)), "executemany_s": float(np.median(theirs)), "ratio": ratio}
 
 
+def part(folder: Path, rng: np.random.Generator, start: int, options: argparse.Namespace) -> np.ndarray:
+    """A file with some candidates, or with all of them; gives their true values."""
+    rows = min(PART, options.rows - start) if options.in_place else options.rows
+    if start and not options.in_place:
+        return np.zeros(0)
+    x = rng.random((rows, options.features)).astype(np.float32 if options.in_place else np.float64)
+    pool = pd.DataFrame(x, columns=[f"f{j}" for j in range(options.features)])
+    pool.insert(0, "id", [f"compound-{i}" for i in range(start, start + rows)])
+    pool.to_parquet(folder / f"{start // PART}.parquet", row_group_size=100_000, index=False)
+    return np.asarray(np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=16)
+    parser.add_argument("--in-place", action="store_true")
+    parser.add_argument("--strategy", default="default")
     options = parser.parse_args()
     rng = np.random.default_rng(0)
     print(f"{os.cpu_count()} cores; {options.rows:,} candidates x {options.features} features")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print("tell 10,000 rows:", tell_ratio(folder))
-        x = rng.random((options.rows, options.features))
-        truth = np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2]
-        pool = pd.DataFrame(x, columns=[f"f{j}" for j in range(options.features)])
-        pool.insert(0, "id", [f"compound-{i}" for i in range(options.rows)])
-        pool.to_parquet(folder / "pool.parquet")
+        if not options.in_place:
+            print("tell 10,000 rows:", tell_ratio(folder), flush=True)
+        (folder / "pool").mkdir()
+        truth = np.concatenate([part(folder / "pool", rng, start, options) for start in range(0, options.rows, PART)])
         path = str(folder / "scale.db")
-        print("create:", child(CREATE, path, str(folder / "pool.parquet")))
+        pool = str(folder / "pool" if options.in_place else folder / "pool" / "0.parquet")
+        print("create:", child(CREATE, path, pool, options.strategy, str(options.in_place)), flush=True)
         print("size of the file, GB:", round(Path(path).stat().st_size / 2**30, 3))
-        print("first ask 96:", child(ASK, path, "96"))
+        print("first ask 96:", child(ASK, path, "96"), flush=True)
         for plate in range(PLATES):
             index = rng.choice(options.rows, WELLS, replace=False)
             y = truth[index] + rng.normal(size=WELLS) * 0.1 + rng.normal() * 0.1
-            pd.DataFrame({"id": pool.id.to_numpy()[index], "y": y, "plate": f"p{plate}"}).to_csv(
-                folder / "plate.csv", index=False
-            )
+            table = pd.DataFrame({"id": [f"compound-{i}" for i in index], "y": y, "plate": f"p{plate}"})
+            table.to_csv(folder / "plate.csv", index=False)
             print(f"tell plate {plate}:", child(TELL, path, str(folder / "plate.csv")))
-        for turn in range(3):
+        for turn in range(1 if options.in_place else 3):
             copy = str(folder / f"copy{turn}.db")
             shutil.copy(path, copy)
-            print("ask 96 after ten plates:", child(ASK, copy, "96"))
-            Path(copy).replace(path) if turn == 2 else Path(copy).unlink()
+            print("ask 96 after ten plates:", child(ASK, copy, "96"), flush=True)
+            Path(copy).replace(path) if options.in_place or turn == 2 else Path(copy).unlink()
         print("ask 96 again, model kept:", child(ASK, path, "96"))
-        print("predict:", child(PREDICT, path, str(folder / "said.parquet")))
+        if not options.in_place:
+            print("predict:", child(PREDICT, path, str(folder / "said.parquet")))
 
 
 if __name__ == "__main__":

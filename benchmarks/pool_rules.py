@@ -1,10 +1,12 @@
 """`eigen` and `gain` on a large pool beside bmdal_reg's LCMD on the same features: seconds, peak memory, growth with n.
 
-    python benchmarks/pool_rules.py [--rows 1000000] [--features 128] [--batch 96] [--sizes 10000,100000,1000000]
+    python benchmarks/pool_rules.py [--rows 1000000] [--features 128] [--batch 96]
+        [--sizes 10000,100000,1000000,10000000] [--repeats 3]
 
 Every rule runs in a process of its own, in single precision; memory is what the operating system reports, less that of
-the process before it began. The last lines fit seconds ∝ n^e. `gain` takes the features as coordinates and 96 of the
-points as measured, like LCMD; the expected squared error is drawn at random.
+the process before it began; the median of some repeats counts, since memory that a machine hands out for the first time
+is slow. The last lines fit seconds ∝ n^e, over all sizes and from each to the next. `gain` takes the features as
+coordinates and 96 of the points as measured, like LCMD; the expected squared error is drawn at random.
 """
 
 import argparse
@@ -72,7 +74,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 )
 
 
-def child(code: str, *arguments: int) -> dict[str, float]:
+def once(code: str, *arguments: int) -> dict[str, float]:
     done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
@@ -84,9 +86,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--batch", type=int, default=96)
-    parser.add_argument("--sizes", default="10000,100000,1000000", help="rows that the growth is measured on")
+    parser.add_argument("--sizes", default="10000,100000,1000000,10000000", help="rows that the growth is measured on")
+    parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     size = options.features, options.batch
+
+    def child(code: str, *arguments: int) -> dict[str, float]:
+        found = [once(code, *arguments) for _ in range(options.repeats)]
+        return {name: float(np.median([one[name] for one in found])) for name in found[0]}
+
     theirs = child(LCMD, options.rows, *size)
     print("LCMD ", theirs, flush=True)
     for name, code in RULES.items():
@@ -96,7 +104,9 @@ def main() -> None:
     for name, code in RULES.items():
         seconds = [child(code, n, *size)["seconds"] for n in sizes]
         exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-        print(f"exponent of {name} {exponent:.2f}: {dict(zip(sizes, seconds, strict=True))}", flush=True)
+        steps = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
+        words = f"from size to size {', '.join(f'{step:.2f}' for step in steps)}"
+        print(f"exponent of {name} {exponent:.2f}, {words}: {dict(zip(sizes, seconds, strict=True))}", flush=True)
 
 
 if __name__ == "__main__":

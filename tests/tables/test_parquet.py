@@ -62,7 +62,7 @@ def test_no_more_than_a_row_group_is_in_memory(tmp_path, monkeypatch):
 def test_more_numbers_than_a_copy_may_have(tmp_path, monkeypatch):
     monkeypatch.setattr("aicau.tables.candidates.MOST_NUMBERS", 100)
     folder = split(tmp_path / "pool", pool_of(), 30)
-    with pytest.raises(InputError, match="70 rows of 8 features are too many for a copy.*--in-place"):
+    with pytest.raises(InputError, match=r"70 rows of 8 features are too many for a copy.*--in-place"):
         Campaign.create(tmp_path / "copy.db", pool_of(), target="y")
     with Campaign.create(tmp_path / "there.db", folder, target="y", in_place=True) as campaign:
         assert len(campaign.ask(3)) == 3
@@ -105,16 +105,16 @@ def test_what_is_wrong_is_named_by_its_file_and_row(tmp_path, spoil, words):
 def test_files_must_be_alike_and_whole(tmp_path):
     folder = split(tmp_path / "pool", pool_of(), 30)
     pool_of()[:5].assign(b="text").to_parquet(folder / "2.parquet", index=False)
-    with pytest.raises(InputError, match="those of 2.parquet differ from those of 0.parquet.*write them alike"):
+    with pytest.raises(InputError, match=r"those of 2.parquet differ from those of 0.parquet.*write them alike"):
         read_pool(folder, True)
     (folder / "2.parquet").write_bytes((folder / "1.parquet").read_bytes()[:400])
-    with pytest.raises(InputError, match="2.parquet cannot be read as Parquet.*write the file again"):
+    with pytest.raises(InputError, match=r"2.parquet cannot be read as Parquet.*write the file again"):
         read_pool(folder, True)
     (folder / "2.parquet").unlink()
     data = bytearray((folder / "1.parquet").read_bytes())
     data[60:200] = bytes(140)
     (folder / "1.parquet").write_bytes(data)
-    with pytest.raises(InputError, match="1.parquet.*write"):
+    with pytest.raises(InputError, match=r"1.parquet.*write"):
         Campaign.create(tmp_path / "p.db", folder, target="y", in_place=True)
     pool_of()[:0].to_parquet(tmp_path / "none.parquet", index=False)
     with pytest.raises(InputError, match="no rows; add one row per candidate"):

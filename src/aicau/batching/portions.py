@@ -18,7 +18,7 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import Batching
 from aicau.core.omega import InParts, Omega
-from aicau.core.runs import over
+from aicau.core.runs import over, written
 
 DRAWN = 16_384  # candidates above which a pool is looked at in portions, of as many
 Look = Callable[[Tensor], tuple[Score, View]]  # the score of some candidates (ascending), and what is known of them
@@ -53,7 +53,8 @@ class Portions:
         """What a rule needs of the score; `some` is that of a part."""
         starts = range(0, self.n, DRAWN)
         if "matrix" not in rule.uses:
-            return Score(torch.cat(list(over(lambda start: self.at(start).alpha, starts, self.device)), -1))
+            alpha = some.alpha.new_empty(1, self.n)
+            return Score(written(over(lambda start: self.at(start).alpha, starts, self.device), alpha))
         omega = some.omega
         if omega is None:
             return some

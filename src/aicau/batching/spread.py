@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import Selection, at, best, check_enough, take_best
-from aicau.core.runs import over, portion
+from aicau.core.runs import over, portion, threads, written
 
 LISTED = 65_536  # candidates that compete at a time
 NEW, CENTRE, SPENT = range(3)  # what decided: a distance, the centre, no new point
@@ -47,7 +47,8 @@ class Spread:
             view = replace(view, x=view.x[:])
             chosen, parts = greedy(alpha, view, nearest_square(view.x, view.measured), m)
         else:
-            chosen, parts = from_lists(alpha, view, m)
+            with threads(1):  # portions are computed side by side
+                chosen, parts = from_lists(alpha, view, m)
         return Selection(torch.stack(chosen, -1), {name: torch.stack(part, -1) for name, part in parts.items()})
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
@@ -121,7 +122,8 @@ class Field:
             return torch.cdist(x, points).amin(-1) ** 2
 
         if len(points):
-            self.square = torch.minimum(self.square, torch.cat(list(over(nearest, self.portions(), points.device))))
+            new = written(over(nearest, self.portions(), points.device), torch.empty_like(self.square))
+            self.square = torch.minimum(self.square, new)
 
     def best(self, values: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:  # (n,) -> (k,) twice
         """Allowed candidates of the largest values, ascending, with their values."""
@@ -136,8 +138,10 @@ class Field:
 
     def nearness(self) -> Tensor:  # (n,)
         """Largest at the centre of the pool."""
-        centre = sum((x.sum(0) for x in self.portions()), torch.zeros_like(self.alpha[:1])) / len(self.alpha)
-        return torch.cat([nearness_to(centre, x) for x in self.portions()])
+        device = self.alpha.device
+        centre = sum(over(lambda x: x.sum(0), self.portions(), device), torch.zeros_like(self.alpha[:1]))
+        near = over(lambda x: nearness_to(centre / len(self.alpha), x), self.portions(), device)
+        return written(near, torch.empty_like(self.alpha))
 
 
 def from_lists(alpha: Tensor, view: View, m: int) -> tuple[list[Tensor], Parts]:  # (1, n)

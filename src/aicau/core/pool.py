@@ -1,5 +1,7 @@
 """Candidates: what can be measured, with ids for people and standardised features for distances."""
 
+import functools
+import itertools
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +14,10 @@ from torch import Tensor
 
 from aicau.core import checks
 from aicau.core.errors import InputError
+from aicau.core.runs import over
 
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
-TOGETHER = 65_536  # rows of a large pool that its mean and variance are computed of at a time
+TOGETHER = 16_384  # rows of a large pool that its mean and variance are computed of at a time
 HELD = 200_000  # rows that stay in memory once they were asked for
 RECENT = 4  # chunks that do
 READING = threading.RLock()  # threads that want rows of one chunk read it once
@@ -86,14 +89,23 @@ class Frame:
     @classmethod
     def over(cls, parts: Iterable[Tensor]) -> "Frame":
         """Of a pool that is read in parts; sums are in double precision, about the mean of the first part."""
-        count, total, square, centre = 0, torch.zeros(1), torch.zeros(1), None
-        high, low = torch.full((1,), -math.inf), torch.full((1,), math.inf)
-        for x in parts:
-            centre = x.double().mean(0) if centre is None else centre
+        parts = iter(parts)
+        first = next(parts)
+        centre = first.double().mean(0)
+
+        def sums(x: Tensor) -> tuple[Tensor, ...]:
             away = x.double() - centre
-            count, total, square = count + len(x), total.to(away) + away.sum(0), square.to(away) + (away**2).sum(0)
-            high, low = torch.maximum(high.to(x), x.amax(0)), torch.minimum(low.to(x), x.amin(0))
-        assert centre is not None
+            return torch.tensor(len(x)), away.sum(0), (away**2).sum(0), x.amax(0), x.amin(0)
+
+        def both(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            return (
+                *(x + y for x, y in zip(a[:3], b[:3], strict=True)),
+                torch.maximum(a[3], b[3]),
+                torch.minimum(a[4], b[4]),
+            )
+
+        found = over(sums, itertools.chain([first], parts), first.device)
+        count, total, square, high, low = functools.reduce(both, found)
         spread = (square / count - (total / count) ** 2).clamp_min(0).sqrt()
         return cls._of((centre + total / count).to(high), spread.to(high), high, low)
 
@@ -150,8 +162,16 @@ class Rows:
         """All rows in their order, so many at a time."""
         rest = torch.zeros(0, self.shape[1])
         for number in range(len(self.starts) - 1):
-            rest = torch.cat([rest, self._read(number)])
-            *whole, rest = rest.split(size) if len(rest) else [rest]
+            chunk = self._read(number)
+            if len(rest):  # a copy of these only
+                wanted = size - len(rest)
+                rest, chunk = torch.cat([rest, chunk[:wanted]]), chunk[wanted:]
+                if len(rest) < size:
+                    continue
+                yield rest
+            *whole, rest = chunk.split(size)
+            if len(rest) == size:
+                whole, rest = [*whole, rest], rest[:0]
             yield from whole
         if len(rest):
             yield rest

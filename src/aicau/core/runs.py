@@ -85,6 +85,16 @@ def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | 
         torch.set_num_threads(before)  # for threads that begin later
 
 
+def written(parts: Iterable[Tensor], onto: Tensor) -> Tensor:  # (..., s) each, (..., n)
+    """Results one after another in one tensor. Kept each by itself until the last is there, they would stand between
+    large pieces of memory that come and go, and none of these could be used again."""
+    start = 0
+    for part in parts:
+        onto[..., start : start + part.shape[-1]] = part
+        start += part.shape[-1]
+    return onto
+
+
 def portion(device: torch.device) -> int:
     """How many points are computed at a time."""
     return PORTION if device.type == "cpu" else PORTION_GPU

@@ -280,12 +280,14 @@ def all_ids(parts: Iterable[bytes]) -> pa.Array:
 
 def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.float32]:  # (rows, width)
     """Standardised features of some candidates."""
-    found = []
-    for column in columns:
-        cells = table.column(column["name"])
+    columns = [column for column in columns if column["kind"] != "ignored"]
+    found, at = np.empty((table.num_rows, sum(len(c.get("levels", [0])) for c in columns)), np.float32), 0
+    for column in columns:  # into its place: a copy of a whole table costs memory
+        cells, levels = table.column(column["name"]), column.get("levels", [0])
         if column["kind"] == "category":
-            level = pc.index_in(cells, pa.array(column["levels"])).to_numpy()
-            cells = level[:, None] == np.arange(len(column["levels"]))
-        if column["kind"] != "ignored":
-            found.append((np.asarray(cells) - np.array(column["shift"])) / column["scale"])
-    return np.column_stack(found).astype(np.float32)
+            level = pc.index_in(cells, pa.array(levels)).to_numpy()
+            cells = level[:, None] == np.arange(len(levels))
+        values = np.asarray(cells).reshape(len(found), -1)
+        found[:, at : at + len(levels)] = (values - np.array(column["shift"])) / column["scale"]
+        at += len(levels)
+    return found
