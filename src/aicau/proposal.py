@@ -15,7 +15,7 @@ from aicau.acquisition import Score, View
 from aicau.batching import Gain
 from aicau.batching.portions import DRAWN, Portions
 from aicau.batching.shortlist import narrowed
-from aicau.bias import Posterior
+from aicau.bias import Correction, Posterior
 from aicau.core.engine import HERE, Engine
 from aicau.core.pool import Frame, Rows, located
 from aicau.core.runs import moved
@@ -57,6 +57,13 @@ class Look:
         score, _ = strategy.score(view, previous(state, past, round))
         return score.times(torch.tensor([self.share]).to(score.alpha)), view
 
+    def anew(self) -> "Look":
+        """With nothing learned of the pool but the correction, which is the model's: a batch must not depend on whether
+        the model was fitted here or read."""
+        kept = {key: value for key, value in self.state.memo.items() if isinstance(value, Correction | Frame)}
+        before = None if self.before is None else self.before.anew()
+        return replace(self, state=replace(self.state, memo=kept), before=before)
+
     def among(self, part: Tensor | None) -> State:
         """What is known of some candidates, or of all, in memory."""
         part = torch.arange(len(self.state.x)) if part is None and isinstance(self.state.x, Rows) else part
@@ -94,6 +101,7 @@ def propose(
 ) -> Choice:
     """The next m points, for one target or several. Of a large pool a rule sees a part (`narrowed`), or scores that are
     computed some candidates at a time (`Portions`)."""
+    looks = [look.anew() for look in looks]
     x, every = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
     frame = looks[0].state.frame
     for look in every:

@@ -98,6 +98,32 @@ def test_rows_that_are_read_when_they_are_wanted_give_the_same_batches(folder, l
     pd.testing.assert_frame_equal(memory[1], copy[1], rtol=1e-3)  # networks predict other portions at a time
 
 
+TASKS = (
+    *(("classification", word) for word in ("default", "lc:top", "br:posterior:top", "pemse:direct:spread")),
+    *(("classification", "br:posterior:eigen:brier"), ("count", "default"), ("count", "pemse:posterior:spread")),
+)
+
+
+@pytest.mark.parametrize(("task", "strategy"), TASKS)
+def test_labels_and_counts_too(folder, large, monkeypatch, task, strategy):
+    """In place and as a tensor in memory; and who opens the campaign again gets the same."""
+    found = []
+    for name in ("there.db", "memory.db"):
+        if name == "memory.db":
+            monkeypatch.setattr(Models, "features", lambda self, rows=Models.features: rows(self)[:])
+        pool = folder / "pool"
+        with Campaign.create(folder / name, pool, "y", in_place=True, task=task, strategy=strategy) as made:
+            first = made.ask(12)
+            size = (3 * first["a"] + first["b"]).round().astype(int)
+            made.tell(pd.DataFrame({"id": first["id"], "y": size if task == "count" else (size > 1).map(str)}))
+            said = made.predict()
+        with Campaign.open(folder / name) as again:
+            pd.testing.assert_frame_equal(again.predict(), said)
+            found.append((list(first["id"]), list(again.ask(6)["id"]), said))
+    assert found[0][:2] == found[1][:2]
+    pd.testing.assert_frame_equal(found[0][2], found[1][2], rtol=1e-3, atol=1e-6)
+
+
 @pytest.mark.parametrize("strategy", ["default", "pemse:direct:eigen", "lc:top", "pemse:direct:spread", "farthest"])
 def test_a_large_pool_is_never_in_memory_as_a_whole(folder, large, monkeypatch, strategy):
     """Also with a goal, and when nothing is measured yet: no request for many rows at once."""

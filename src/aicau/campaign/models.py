@@ -63,8 +63,7 @@ class Models:
             if n * width <= EXACT:
                 self._x = torch.cat([part if isinstance(part, torch.Tensor) else part() for part in parts]).double()
             else:
-                rows = Rows(parts, sizes, width)
-                self._x = rows if task_of(settings) == "regression" else rows[:]
+                self._x = Rows(parts, sizes, width)
         return self._x
 
     def weights(self, column: str) -> "Tensor":  # (n,)

@@ -22,7 +22,7 @@ from torch import Tensor
 from aicau.bias import BiasEstimator, Evidence, skill
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
-from aicau.core.pool import Frame
+from aicau.core.pool import Frame, Rows
 from aicau.core.task import Task
 from aicau.ensembles import Fitted
 
@@ -96,7 +96,8 @@ class State:
 
     def skill(self) -> Tensor:  # (...)
         """How well members predict rows they did not see, 0 to 1."""
-        return skill(self.evidence())
+        known = self.observations.index.unique()
+        return skill((self.among(known) if isinstance(self.x, Rows) else self).evidence())
 
 
 @dataclass(frozen=True)

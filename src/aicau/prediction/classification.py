@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau.acquisition import terms
-from aicau.bias import Belief, BiasEstimator, Posterior, assess
+from aicau.bias import BiasEstimator
 from aicau.core import bregman
 from aicau.core.task import Task
-from aicau.prediction.base import PARTS, Check, Figures, State, counted, members_at, shares
+from aicau.prediction.base import PARTS, Check, Figures, State, counted, members_at, shares, spread_over
+from aicau.prediction.belief import Kept, Wanted, said
 from aicau.prediction.mixture import TINY, mix
 
 LEAST = 1e-3  # probability that counts for a label which the model had never seen
@@ -91,17 +92,14 @@ class ClassPredictor:
     """What is thought of p over the pool, what is mixed for it, and the temperature of the calibration."""
 
     labels: tuple[str, ...]
-    mean: Tensor  # (n, c)
-    variance: Tensor  # (n, c)
-    mixed: Tensor  # (n, c)
+    said: Kept | Wanted
     weights: dict[str, float]
     temperature: float
     figures: Figures
 
     def predict(self, state: State, index: Tensor | None = None) -> ClassPrediction:
         """All candidates or some."""
-        own_parts = (self.mean, self.variance, self.mixed)
-        mean, variance, mixed = own_parts if index is None else (part[index] for part in own_parts)
+        mean, variance, mixed = self.said.at(index)
         members = state.task.members(members_at(state, index)).clamp_min(TINY)  # (m, K, c)
         _, epistemic, bias, gap = parts_of(state.task, members, mean, variance)
         own = (torch.special.entr(mean).sum(-1) - gap).clamp_min(0)
@@ -110,7 +108,7 @@ class ClassPredictor:
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
-        return {"mean": self.mean, "variance": self.variance, "mixed": self.mixed}
+        return self.said.tensors()
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
@@ -131,25 +129,13 @@ def parts_of(
     return centre, epistemic, (bregman.between(d, mean, centre) + gap).clamp_min(0), gap
 
 
-def believed(state: State, estimator: BiasEstimator | None) -> tuple[Tensor, Tensor]:  # (n, c) twice
-    """Mean and variance of E Y over the pool, by the strategy's estimator or `posterior`."""
-    found = assess(Posterior() if estimator is None else estimator, state.evidence())
-    assert isinstance(found, Belief)
-    return found.mean[0], found.variance()[0]
-
-
 def outside(state: State) -> tuple[Tensor, Tensor]:  # (rows, c), (rows,)
     """Each measured row by the members that did not see it, and which rows have such a member."""
     index = state.observations.index[0]
-    members = state.task.members(state.predictions)[0][index].clamp_min(TINY)  # (l, K, c)
+    members = state.task.members(members_at(state, index)).clamp_min(TINY)  # (l, K, c)
     apart = state.fitted.unseen[0].T.to(members)  # (l, K)
     mean = (members * apart[..., None]).sum(-2) / apart.sum(-1, keepdim=True).clamp_min(1)
     return mean, apart.sum(-1) > 0
-
-
-def centre_of(state: State) -> Tensor:  # (n, c)
-    """F̄, the dual mean of the members over the pool."""
-    return state.evidence().centre()[0].clamp_min(TINY)
 
 
 @dataclass(frozen=True)
@@ -172,24 +158,21 @@ class Classification:
         self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
     ) -> ClassPredictor:
         """The strategy's estimator (or `posterior`) says what p is; left-out labels calibrate the probabilities."""
-        mean, variance = believed(state, estimator)
         points, rows, freedom = counted(state)
-        said, tested = outside(state)
-        mixture = mix(state, centre_of(state), said, combine)
-        said, tested = mixture.outside.clamp_min(TINY).cpu(), tested.cpu()
+        own, tested = outside(state)
+        mixture = mix(state, own, combine)
+        own, tested = mixture.outside.clamp_min(TINY).cpu(), tested.cpu()
         index, code = (part[0].cpu()[tested] for part in (state.observations.index, state.observations.y))
-        temperature, error, hits = calibrate(said[tested].numpy(), code.long().numpy(), index.numpy(), len(labels))
+        temperature, error, hits = calibrate(own[tested].numpy(), code.long().numpy(), index.numpy(), len(labels))
         figures = Figures(points, rows, freedom, float(state.skill()[0]), error, confusion=hits)
-        mixed = mixture.mean.clamp_min(TINY)
-        found = ClassPredictor(tuple(labels), mean, variance, mixed, mixture.weights, temperature, figures)
-        return replace(found, figures=figures.with_parts(found.predict(state)))
+        found = ClassPredictor(tuple(labels), said(state, estimator, mixture), mixture.weights, temperature, figures)
+        return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ClassPredictor:
         """What `tensors` and `words` gave."""
         figures = Figures.from_json(words["figures"])
-        mean, variance, mixed = (tensors[name] for name in ("mean", "variance", "mixed"))
         labels, warmth = tuple(words["labels"]), words["temperature"]
-        return ClassPredictor(labels, mean, variance, mixed, words["weights"], warmth, figures)
+        return ClassPredictor(labels, Kept.load(tensors), words["weights"], warmth, figures)
 
 
 def calibrate(

@@ -18,8 +18,9 @@ from torch import Tensor
 from aicau.bias import BiasEstimator
 from aicau.core import bregman
 from aicau.core.task import Task
-from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares
-from aicau.prediction.classification import believed, centre_of, in_words, outside, parts_of
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares, spread_over
+from aicau.prediction.belief import Kept, Wanted, said
+from aicau.prediction.classification import in_words, outside, parts_of
 from aicau.prediction.mixture import TINY, mix
 
 LEAST_RATE = 1e-6  # over the mean count
@@ -89,9 +90,7 @@ class CountPrediction:
 class CountPredictor:
     """What is thought of the rate over the pool, and how counts scatter around rates."""
 
-    mean: Tensor  # (n, 1) in units
-    variance: Tensor  # (n, 1)
-    mixed: Tensor  # (n, 1) the rate that is handed out
+    said: Kept | Wanted  # in units
     weights: dict[str, float]
     dispersion: float  # φ
     width: float  # how much wider than the parts say
@@ -100,8 +99,7 @@ class CountPredictor:
     def predict(self, state: State, index: Tensor | None = None) -> CountPrediction:
         """All candidates or some, as counts."""
         scale = float(state.scale[0])
-        own_parts = (self.mean, self.variance, self.mixed)
-        mean, variance, mixed = own_parts if index is None else (part[index] for part in own_parts)
+        mean, variance, mixed = self.said.at(index)
         mean, variance, mixed = mean.clamp_min(LEAST_RATE) * scale, variance * scale**2, mixed * scale
         members = (state.task.members(members_at(state, index)) * scale).clamp_min(TINY)  # (m, K, 1)
         _, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
@@ -112,7 +110,7 @@ class CountPredictor:
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs, beside `words`."""
-        return {"mean": self.mean, "variance": self.variance, "mixed": self.mixed}
+        return self.said.tensors()
 
     def words(self) -> dict[str, Any]:
         """The rest, as plain JSON."""
@@ -137,33 +135,29 @@ class Count:
         self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
     ) -> CountPredictor:
         """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
-        mean, variance = believed(state, estimator)
         points, rows, freedom = counted(state)
-        said, tested = outside(state)
-        mixture = mix(state, centre_of(state), said, combine)
-        mixed, said, tested = mixture.mean.clamp_min(TINY), mixture.outside.cpu(), tested.cpu()
-        dispersion, width = _scatter_and_width(state, mean, variance, mixed, said, tested)
+        own, tested = outside(state)
+        mixture = mix(state, own, combine)
+        every, own, tested = said(state, estimator, mixture), mixture.outside.cpu(), tested.cpu()
+        dispersion, width = _scatter_and_width(state, every, own, tested)
         none = Figures(points, rows, freedom, 0.0, None)
-        found = CountPredictor(mean, variance, mixed, mixture.weights, dispersion, width, none)
+        found = CountPredictor(every, mixture.weights, dispersion, width, none)
         y = state.in_units(state.observations.y)[0].cpu()[tested]
-        rate = (said[tested] * state.scale[0].cpu()).clamp_min(TINY)
+        rate = (own[tested] * state.scale[0].cpu()).clamp_min(TINY)
         error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
         figures = Figures(points, rows, freedom, float(state.skill()[0]), error)
-        return replace(found, figures=figures.with_parts(found.predict(state)))
+        return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
 
     def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
         """What `tensors` and `words` gave."""
         figures = Figures.from_json(words["figures"])
-        mean, variance, mixed = (tensors[name] for name in ("mean", "variance", "mixed"))
         spread, width = words["dispersion"], words["width"]
-        return CountPredictor(mean, variance, mixed, words["weights"], spread, width, figures)
+        return CountPredictor(Kept.load(tensors), words["weights"], spread, width, figures)
 
 
 def _scatter_and_width(
     state: State,
-    mean: Tensor,  # (n, 1)
-    variance: Tensor,  # (n, 1)
-    mixed: Tensor,  # (n, 1)
+    said: Kept | Wanted,
     rows: Tensor,  # (l, 1) rates of left-out measurements
     tested: Tensor,  # (l,)
 ) -> tuple[float, float]:
@@ -178,9 +172,10 @@ def _scatter_and_width(
     dispersion = (pearson + PRIOR) / (float((count - 1)[level > 0].sum()) + PRIOR)
     first = torch.stack([(place == i).nonzero()[0, 0] for i in range(len(index))])  # replicates stand in one fold
     rate, known = rows[first, 0] * scale, tested[first].numpy()
-    members = (state.task.members(state.predictions)[0].cpu()[index] * scale).clamp_min(TINY)
-    own = (mean.cpu()[index].clamp_min(LEAST_RATE) * scale, variance.cpu()[index] * scale**2)
-    expected = count_variance(mixed.cpu()[index] * scale, members, *own, dispersion, count.double().numpy())
+    members = (state.task.members(members_at(state, index)).cpu() * scale).clamp_min(TINY)
+    mean, variance, mixed = (part.cpu() for part in said.at(index))
+    own = (mean.clamp_min(LEAST_RATE) * scale, variance * scale**2)
+    expected = count_variance(mixed * scale, members, *own, dispersion, count.double().numpy())
     ratio = ((level - rate) ** 2).numpy()[known] / np.maximum(expected[known], TINY)
     return dispersion, float(np.sqrt((ratio.sum() + PRIOR) / (len(ratio) + PRIOR)))
 

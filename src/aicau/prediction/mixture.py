@@ -8,7 +8,9 @@
 The mixture is Σ_j w_j p_j. Its probabilities are calibrated afterwards, by one temperature (`classification`).
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,79 +32,96 @@ PRIOR = 4.0  # labels that equal weights are worth, for each model
 STEPS = 100  # of the iteration for the weights
 
 
+Model = Callable[[Tensor], Tensor]  # coordinates (m, p) -> probabilities or rates (m, c)
+
+
 @dataclass(frozen=True)
 class Mixture:
-    """What all models together say of the pool, and of measured rows that they did not see."""
+    """All models together, and what they say of measured rows that they did not see."""
 
-    mean: Tensor  # (n, c)
+    models: dict[str, Model]  # beside the networks
+    frame: Frame
     outside: Tensor  # (rows, c)
     weights: dict[str, float]
 
+    def mean(self, centre: Tensor, x: Tensor) -> Tensor:  # (m, c), (m, d) -> (m, c)
+        """What they say of some candidates; of the ensemble its dual mean is known."""
+        at = self.frame.coordinates(x.double())
+        parts = {NETWORKS: centre} | {name: model(at) for name, model in self.models.items()}
+        found = sum(self.weights[name] * part for name, part in parts.items())
+        assert isinstance(found, Tensor)
+        return found
 
-def mix(state: State, centre: Tensor, outside: Tensor, combine: bool = True) -> Mixture:  # (n, c), (rows, c)
+
+def mix(state: State, outside: Tensor, combine: bool = True) -> Mixture:  # (rows, c)
     """The ensemble alone where too few points are measured.
 
     Parameters
     ----------
     state : State
         Of one run.
-    centre : Tensor, shape (n, c)
-        What the ensemble says of the pool: its dual mean.
     outside : Tensor, shape (rows, c)
         What members that did not see a row say of it.
     combine : bool
         False: the ensemble alone.
     """
-    frame, rows = Frame.of(state.x), state.observations
+    frame, rows = state.frame, state.observations
     point, place = rows.index[0].unique(return_inverse=True)
     hot = one_hot(rows.y[0], state.task.classes) if state.task.probabilities else rows.y[0][:, None]
     count = torch.zeros(len(point), dtype=torch.double).index_add(0, place, torch.ones(len(place)).double())
     told = torch.zeros(len(point), hot.shape[1], dtype=torch.double).index_add(0, place, hot) / count[:, None]
     points = points_of(state, frame, point, told[:, 0], count) if combine and len(point) <= MOST_POINTS else None
     if points is None:
-        return Mixture(centre, outside, {NETWORKS: 1.0})
-    pool = frame.coordinates(state.x.double())
+        return Mixture({}, frame, outside, {NETWORKS: 1.0})
     first = torch.zeros(len(point), dtype=torch.long).scatter_(0, place, torch.arange(len(place)))
-    parts = {NETWORKS: (centre, outside[first])}
-    parts |= classes(points, told, pool) if state.task.probabilities else counts(points, pool)
-    left = {name: part[1] for name, part in parts.items()}
+    parts = classes(points, told) if state.task.probabilities else counts(points)
+    left = {NETWORKS: outside[first]} | {name: part[1] for name, part in parts.items()}
     if state.task.probabilities:
         weights = likeliest(left, told)
     else:
         apart = {name: bregman.between(bregman.POISSON, told, part.clamp_min(TINY)) for name, part in left.items()}
         weights = weigh({name: float(part.mean()) for name, part in apart.items()})
-    mean, found = (sum(weights[name] * part[i] for name, part in parts.items()) for i in (0, 1))
-    assert isinstance(mean, Tensor)
+    found = sum(weights[name] * part for name, part in left.items())
     assert isinstance(found, Tensor)
-    return Mixture(mean, found[place], weights)
+    return Mixture({name: part[0] for name, part in parts.items()}, frame, found[place], weights)
 
 
-def classes(points: Points, told: Tensor, pool: Tensor) -> dict[str, tuple[Tensor, Tensor]]:  # (k, c), (n, p)
-    """Probabilities of the pool (n, c) and of left-out points (k, c) by a forest and by a process for each class."""
+def classes(points: Points, told: Tensor) -> dict[str, tuple[Model, Tensor]]:  # (k, c)
+    """A forest and a process for each class, and the probabilities that each gives left-out points (k, c)."""
     trees, left = forest(points, told, LEAF)
-    said = torch.from_numpy(trees.predict(pool.float().numpy()))
-    found = {"trees": (on_simplex(said), on_simplex(left))}
+
+    def grown(at: Tensor) -> Tensor:
+        return on_simplex(torch.from_numpy(trees.predict(at.float().numpy())))
+
+    found: dict[str, tuple[Model, Tensor]] = {"trees": (grown, on_simplex(left))}
     c = told.shape[1]
     if c > MOST_CLASSES:
         return found
-    several = []
-    for j in range(1 if c == 2 else c):  # of two classes the second has what the first leaves
-        model, out = MODELS["process"].fit(replace(points, y=told[:, j]))
-        several.append((model.mean(pool), out.mean))
-    shares = [torch.stack(part, -1) for part in zip(*several, strict=True)]
-    if c == 2:
-        shares = [torch.cat([part, 1 - part], -1) for part in shares]
-    return found | {"process": (on_simplex(shares[0]), on_simplex(shares[1]))}
+    # Of two classes the second has what the first leaves.
+    several = [MODELS["process"].fit(replace(points, y=told[:, j])) for j in range(1 if c == 2 else c)]
+
+    def whole(parts: Iterable[Tensor]) -> Tensor:
+        share = torch.stack(list(parts), -1)
+        return on_simplex(torch.cat([share, 1 - share], -1) if c == 2 else share)
+
+    def smooth(at: Tensor) -> Tensor:
+        return whole(model.mean(at) for model, _ in several)
+
+    return found | {"process": (smooth, whole(out.mean for _, out in several))}
 
 
-def counts(points: Points, pool: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-    """Rates of the pool (n, 1) and of left-out points (k, 1) by the models of values; none is negative."""
-    found = {}
+def counts(points: Points) -> dict[str, tuple[Model, Tensor]]:
+    """The models of values, and the rates that each gives left-out points (k, 1); none is negative."""
     least = LEAST_SHARE * points.y.mean()
-    for name, kind in MODELS.items():
+
+    def rates(values: Tensor) -> Tensor:
+        return values.clamp_min(least)[:, None]
+
+    def model_of(kind: Any) -> tuple[Model, Tensor]:
         model, out = kind.fit(points)
-        found[name] = tuple(part.clamp_min(least)[:, None] for part in (model.mean(pool), out.mean))
-    return found  # type: ignore[return-value]
+        return lambda at: rates(model.mean(at)), rates(out.mean)
+
+    return {name: model_of(kind) for name, kind in MODELS.items()}
 
 
 def on_simplex(shares: Tensor) -> Tensor:  # (..., c)
