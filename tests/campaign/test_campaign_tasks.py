@@ -419,7 +419,7 @@ def test_default_for_labels_trusts_members_by_their_skill(address):
         _, model = campaign.models.last
         assert 0.1 < model.figures.skill < 1  # one label in eight is wrong
         assert model.estimate() is None  # `trust` needs none;
-        assert float(model.predictor.variance.max()) > 0  # the parts come from `posterior`, which doubts
+        assert float(model.predictor.said.at(None)[1].max()) > 0  # the parts come from `posterior`, which doubts
 
 
 def test_classes_beyond_the_tenth_share_a_colour_and_no_name_is_lost():

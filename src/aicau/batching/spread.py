@@ -44,7 +44,7 @@ class Spread:
         check_enough(view, m)
         alpha = positive(score.alpha.to(view.x.dtype))
         if len(view.x) <= LISTED or len(view) > 1:
-            view = replace(view, x=view.x[:])
+            view = replace(view, x=view.x[:].to(alpha.device))
             chosen, parts = greedy(alpha, view, nearest_square(view.x, view.measured), m)
         else:
             with threads(1):  # portions are computed side by side

@@ -177,7 +177,7 @@ class Rows:
             yield rest
 
     def __getitem__(self, index: Tensor | slice) -> Tensor:  # (...) -> (..., d)
-        index = torch.arange(len(self))[index] if isinstance(index, slice) else index
+        index = torch.arange(len(self))[index] if isinstance(index, slice) else index.cpu()
         flat = index.reshape(-1)
         if (
             index.ndim == 1
