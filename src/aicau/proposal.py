@@ -131,7 +131,7 @@ def propose(
         view = moved(View(located(x), room > 0, known, at, room=room, times=times, weight=looks[0].weight), device)
         if strategy.needs_model:
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
-            score = each.seen(each.drawn()[0], strategy.batching)
+            score = each.seen(each.drawn()[0], strategy.batching, view.allowed)
         else:
             score, view = joined([(strategy.score(view)[0], view)], None)
     choice = strategy.pick(score, None, view, m)

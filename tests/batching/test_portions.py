@@ -37,7 +37,14 @@ def portioned(monkeypatch, size):
 
 RULES = (
     *("lc:top", "bald:top", "random", "farthest", "lc:eigen", "lc:spread", "pemse:direct:top", "pemse:direct:eigen"),
-    *("br:direct:spread", "br:quadratic:eigen", "pemse:quadratic:top", "br:tau:spread", "br:posterior:spread"),
+    *(
+        "br:direct:spread",
+        "br:quadratic:eigen",
+        "pemse:quadratic:top",
+        "br:tau:spread",
+        "pemse:tau:eigen",
+        "br:posterior:spread",
+    ),
     *("pemse:direct:eigen:difference", "pemse:direct:spread:difference"),
 )
 

@@ -3,7 +3,7 @@
 | what decides (`Batching.uses`) | what is in memory | computed again whenever it is wanted |
 |---|---|---|
 | the score | a number for each candidate | – |
-| the matrix, without a diagonal | its Gram matrix | rows of its factor (`InParts`) |
+| the matrix | sums of products of its columns | its rows (`InParts`) |
 | distances | a number for each candidate | coordinates (`Rows`) |
 
 What estimators learn they learn once, from `DRAWN` candidates and what was measured; so do averages over the pool.
@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Batching
-from aicau.core.omega import InParts, Omega
+from aicau.batching.base import Batching, best
+from aicau.core.inparts import InParts
+from aicau.core.omega import Omega
 from aicau.core.runs import over, written
 
+FEW = 256  # candidates of the largest diagonal entries that modes of a matrix may sit on
 DRAWN = 16_384  # candidates above which a pool is looked at in portions, of as many
 Look = Callable[[Tensor], tuple[Score, View]]  # the score of some candidates (ascending), and what is known of them
 
@@ -49,26 +51,31 @@ class Portions:
         steps = torch.linspace(0, self.n - 1, DRAWN, dtype=torch.double, device=self.always.device).long()
         return self.look(torch.cat([steps, self.always]).unique())
 
-    def seen(self, some: Score, rule: Batching) -> Score:
+    def seen(self, some: Score, rule: Batching, allowed: Tensor) -> Score:  # (1, n)
         """What a rule needs of the score; `some` is that of a part."""
         starts = range(0, self.n, DRAWN)
         if "matrix" not in rule.uses:
             alpha = some.alpha.new_empty(1, self.n)
             return Score(written(over(lambda start: self.at(start).alpha, starts, self.device), alpha))
-        omega = some.omega
-        if omega is None:
+        if some.omega is None:
             return some
-        if omega.extra is not None:  # every number of such a matrix is needed many times
-            parts = [self.at(start).omega for start in starts]
-            factor, extra = (torch.cat([getattr(part, name) for part in parts], dim) for name, dim in NUMBERS)
-            return Score(some.alpha, Omega(factor, omega.weights, extra))
+        few = None if some.omega.extra is None else self.extreme(allowed[0])
+        factor, weights = some.omega.factor[..., :0, :], some.omega.weights
+        return Score(some.alpha, InParts(factor, weights, None, self.n, DRAWN, self.matrix, few))
 
-        def rows(start: int) -> Tensor:
-            found = self.at(start).omega
-            assert found is not None
-            return found.factor
+    def matrix(self, start: int) -> Omega:
+        """Rows of the matrix."""
+        found = self.at(start).omega
+        assert found is not None
+        return found
 
-        return Score(some.alpha, InParts(omega.factor[..., :0, :], omega.weights, None, self.n, DRAWN, rows))
+    def extreme(self, allowed: Tensor) -> Tensor:  # (n,) -> (T,)
+        """Where the diagonal is largest."""
 
+        def entries(start: int) -> tuple[Tensor, Tensor]:
+            own = self.matrix(start).extra
+            assert own is not None
+            open = allowed[start : start + DRAWN].nonzero()[:, 0]
+            return start + open, own[:, open]
 
-NUMBERS = (("factor", -2), ("extra", -1))  # of a matrix, and along which dimension candidates stand
+        return best(over(entries, range(0, self.n, DRAWN), self.device), FEW)[0]

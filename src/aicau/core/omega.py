@@ -10,7 +10,6 @@ Nothing here ever forms an n × n matrix except `dense()`, which tests use.
 """
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -216,29 +215,6 @@ class Cobias(Omega):
         one = super().__getitem__(index)
         own = (None if part is None else part[index] for part in (self.noise, self.lengths))
         return Cobias(one.factor, one.signs, one.extra, *own)
-
-
-@dataclass(frozen=True)
-class InParts(Omega):
-    """The same over a large pool: rows of the factor are computed whenever they are wanted. It has no diagonal."""
-
-    rows: int = 0
-    together: int = 0
-    read: Callable[[int], Tensor] = torch.as_tensor
-
-    @property
-    def n(self) -> int:
-        return self.rows
-
-    @property
-    def step(self) -> int:
-        return self.together
-
-    def part(self, start: int) -> Tensor:
-        return self.read(start)
-
-    def __getitem__(self, index: int | slice) -> "InParts":
-        return self  # of one run
 
 
 def _join(a: Omega, b: Omega, sign: float) -> Omega:
