@@ -14,7 +14,7 @@ from torch import Tensor
 
 from aicau.core import checks
 from aicau.core.errors import InputError
-from aicau.core.runs import over
+from aicau.core.runs import over, portion
 
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
 TOGETHER = 16_384  # rows of a large pool that its mean and variance are computed of at a time
@@ -83,7 +83,7 @@ class Frame:
         if isinstance(x, Rows):
             return x.frame
         if len(x) > TOGETHER:
-            return cls.over(x.split(TOGETHER))
+            return cls.over(x.split(TOGETHER if x.device.type == "cpu" else portion(x.device)))
         return cls._of(x.mean(0), x.std(0, correction=0), x.amax(0), x.amin(0))
 
     @classmethod
