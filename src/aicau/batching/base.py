@@ -103,19 +103,16 @@ def best(parts: Iterable[tuple[Tensor, Tensor]], each: int) -> tuple[Tensor, Ten
     return joined()[:2]
 
 
-def largest(values: Tensor, allowed: Tensor, m: int) -> Tensor | None:  # (..., n) twice -> (s,)
-    """Among which candidates of a large pool the m allowed ones of the largest values are; None: among all."""
-    n, step = values.shape[-1], portion(values.device)
-    if n <= step or allowed.numel() > n:
-        return None
-    least = torch.finfo(values.dtype).min
-    flat, open = values.reshape(-1).nan_to_num(nan=least, neginf=least), allowed.reshape(-1)
+def largest(values: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:  # (n,) twice -> (k,) twice
+    """Allowed candidates of the largest values, ascending, with their values; of equal ones the first."""
+    step, least = portion(values.device), torch.finfo(values.dtype).min
 
     def entries(start: int) -> tuple[Tensor, Tensor]:
-        index = start + open[start : start + step].nonzero()[:, 0]
-        return index, flat[None, index]
+        index = start + allowed[start : start + step].nonzero()[:, 0]
+        return index, values[None, index].nan_to_num(nan=least, neginf=least)
 
-    return best(over(entries, range(0, n, step), values.device), m)[0]
+    index, value = best(over(entries, range(0, len(values), step), values.device), most)
+    return index, value[0]
 
 
 def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
-from aicau.batching.base import Selection, at, best, check_enough, take_best
+from aicau.batching.base import Selection, at, check_enough, largest, take_best
 from aicau.core.runs import over, portion, threads, written
 
 LISTED = 65_536  # candidates that compete at a time
@@ -125,17 +125,6 @@ class Field:
             new = written(over(nearest, self.portions(), points.device), torch.empty_like(self.square))
             self.square = torch.minimum(self.square, new)
 
-    def best(self, values: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]:  # (n,) -> (k,) twice
-        """Allowed candidates of the largest values, ascending, with their values."""
-        step = portion(values.device)
-
-        def entries(start: int) -> tuple[Tensor, Tensor]:
-            index = start + allowed[start : start + step].nonzero()[:, 0]
-            return index, values[None, index]
-
-        index, value = best(over(entries, range(0, len(values), step), values.device), most)
-        return index, value[0]
-
     def nearness(self) -> Tensor:  # (n,)
         """Largest at the centre of the pool."""
         device = self.alpha.device
@@ -156,16 +145,16 @@ def from_lists(alpha: Tensor, view: View, m: int) -> tuple[list[Tensor], Parts]:
         count, near = m - len(chosen), None
         if not len(known) and not chosen:
             near = pool.nearness()
-            index, _ = pool.best(pool.alpha * near, allowed, 1)
+            index, _ = largest(pool.alpha * near, allowed, 1)
             count, near = 1, near[index]
         else:
-            index, value = pool.best(pool.alpha * pool.square, allowed, LISTED)
+            index, value = largest(pool.alpha * pool.square, allowed, LISTED)
             least = float(value.min())
             floor = least, int((value == least).nonzero()[-1])
             if len(index) == int(allowed.sum()):
                 floor = None  # all are listed
             elif float(value.max()) <= 0:
-                index, _ = pool.best(per_measurement(alpha, view)[0], allowed, count)
+                index, _ = largest(per_measurement(alpha, view)[0], allowed, count)
                 floor = None  # and so it stays
         some = replace(
             view,

@@ -7,6 +7,7 @@ import torch
 
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import Selection, at, check_enough, largest, take_best
+from aicau.core.runs import portion
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,9 @@ class Top:
     def select(self, score: Score, view: View, m: int) -> Selection:
         """The next m points of every run."""
         check_enough(view, m)
-        alpha, allowed, chosen = score.alpha, view.allowed, []
-        if (some := largest(alpha, allowed, m)) is not None:
+        alpha, allowed, chosen, some = score.alpha, view.allowed, [], None
+        if allowed.numel() == allowed.shape[-1] > portion(allowed.device):  # one run, a large pool
+            some, _ = largest(alpha.reshape(-1), allowed.reshape(-1), m)
             alpha, allowed = alpha[..., some], allowed[..., some]
         for _ in range(m):
             index, allowed = take_best(alpha, allowed)
