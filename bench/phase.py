@@ -4,24 +4,24 @@ import json
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from aicau import problems
-from aicau.core import checks, streams
+from aicau.core import checks
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
-from aicau.round import Round
 from aicau.simulation.curves import COLOURS
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.simulate import simulate
 from bench.methods import DEFAULT, method
 from bench.suites import Report
 
@@ -53,17 +53,6 @@ class Grid:
         checks.positive(self.runs, "runs")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One square of the diagram: what one process computes at a time."""
-
-    grid: Grid
-    scale: float
-    length: float
-    device: str
-    ensemble: Ensemble
-
-
 def run(
     grid: Grid,
     device: str = "auto",
@@ -75,32 +64,26 @@ def run(
     model = ENSEMBLES[grid.ensemble]() if ensemble is None else ensemble
     for word in grid.strategies:
         method(word)  # a name that means nothing is said before anything runs
-    cells = [Cell(grid, scale, length, device, model) for scale in grid.scales for length in grid.lengths]
-    rows: list[list[tuple[float, float, str, int, float]]] = []
+    cells = list(product(grid.scales, grid.lengths))
+    rows: list[tuple[float, float, str, int, float]] = []
     if report is not None:
         report("cells", 0, len(cells))
-    for found in engine.over(compute, cells, device):
-        rows.append(found)
+    for done, found in enumerate(engine.over(partial(compute, grid, device, model), cells, device), 1):
+        rows += found
         if report is not None:
-            report("cells", len(rows), len(cells))
-    ordered = [row for some in rows for row in some]
-    return pd.DataFrame(ordered, columns=["noise_scale", "length", "strategy", "run", "mse"])
+            report("cells", done, len(cells))
+    return pd.DataFrame(rows, columns=["noise_scale", "length", "strategy", "run", "mse"])
 
 
-def compute(cell: Cell) -> list[tuple[float, float, str, int, float]]:
-    """Final errors of one cell."""
-    grid = cell.grid
-    words, keys = tuple(dict.fromkeys(grid.strategies)), streams.runs(grid.seed, grid.runs)
-    problem = problems.make("type3", grid=grid.side, noise_scale=cell.scale, correlation_length=cell.length)
-    lanes = [Lane(problem, method(word)) for word in words]
-    device = checks.pick_device(cell.device)
-    loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, device, Round(cell.ensemble))
-    while not loop.done:
-        loop.advance()
-    rows = []
-    for word, errors in zip(words, loop.mse[-1].unbind(0), strict=True):
-        rows += [(cell.scale, cell.length, word, at, float(error)) for at, error in enumerate(torch.atleast_1d(errors))]
-    return rows
+def compute(
+    grid: Grid, device: str, ensemble: Ensemble, cell: tuple[float, float]
+) -> list[tuple[float, float, str, int, float]]:
+    """Final errors of one cell, a noise scale and a length."""
+    words = tuple(dict.fromkeys(grid.strategies))
+    problem = problems.make("type3", grid=grid.side, noise_scale=cell[0], correlation_length=cell[1])
+    sizes = grid.initial, grid.batch_size, grid.rounds, grid.runs, grid.seed
+    final = simulate(problem, [method(word) for word in words], *sizes, device, ensemble).mse[..., -1]
+    return [(*cell, word, run, float(final[at, run])) for at, word in enumerate(words) for run in range(grid.runs)]
 
 
 def winners(frame: pd.DataFrame) -> pd.DataFrame:
