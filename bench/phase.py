@@ -8,7 +8,6 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
@@ -18,12 +17,13 @@ from aicau.core import checks
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
-from aicau.core.statistics import paired_ratio
+from aicau.core.statistics import Interval, paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
+from aicau.paper.plan import Report, silent
 from aicau.simulation.curves import COLOURS
 from aicau.simulation.simulate import simulate
 from bench.methods import DEFAULT, method
-from bench.suites import Report
+from bench.words import cell, table
 
 HANDFUL = ("random", "farthest", "pemse:quadratic:eigen", "pemse:direct:spread", DEFAULT)
 SCALES = (0.5, 1.0, 2.0, 5.0)
@@ -56,7 +56,7 @@ class Grid:
 def run(
     grid: Grid,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
 ) -> pd.DataFrame:
@@ -66,12 +66,10 @@ def run(
         method(word)  # a name that means nothing is said before anything runs
     cells = list(product(grid.scales, grid.lengths))
     rows: list[tuple[float, float, str, int, float]] = []
-    if report is not None:
-        report("cells", 0, len(cells))
+    report("cells", 0, len(cells))
     for done, found in enumerate(engine.over(partial(compute, grid, device, model), cells, device), 1):
         rows += found
-        if report is not None:
-            report("cells", done, len(cells))
+        report("cells", done, len(cells))
     return pd.DataFrame(rows, columns=["noise_scale", "length", "strategy", "run", "mse"])
 
 
@@ -134,7 +132,7 @@ def diagram(
     grid: Grid,
     out: Path,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
@@ -177,16 +175,13 @@ def to_markdown(cells: pd.DataFrame, grid: Grid) -> str:
         "",
         "![phase diagram](phase.png)",
         "",
-        "| noise | length | winner | MSE | second | ratio | decided |",
-        "|---|---|---|---|---|---|---|",
     ]
-    for row in cells.to_dict("records"):
-        interval = "" if np.isnan(row["low"]) else f" [{row['low']:.2f}, {row['high']:.2f}]"
-        lines.append(
-            f"| × {row['noise_scale']:g} | {_length(row['length'])} | `{row['winner']}` | {row['mse']:.4f}"
-            f" | `{row['second']}` | {row['ratio']:.2f}{interval} | {'yes' if row['decided'] else 'no'} |"
-        )
-    return "\n".join([*lines, ""])
+    rows = []
+    for one in cells.itertuples():
+        place = [f"× {one.noise_scale:g}", _length(one.length), f"`{one.winner}`", f"{one.mse:.4f}"]
+        ratio = cell(Interval(one.ratio, one.low, one.high))
+        rows.append([*place, f"`{one.second}`", ratio, "yes" if one.decided else "no"])
+    return "\n".join(lines + table(["noise", "length", "winner", "MSE", "second", "ratio", "decided"], rows))
 
 
 def _length(value: float) -> str:

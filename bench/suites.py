@@ -27,6 +27,7 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.paper import plan as paper
+from aicau.paper.plan import Report, silent
 from aicau.problems import replay
 from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop, Work
@@ -36,8 +37,6 @@ from bench import methods, peers
 from bench.classes import Panel
 
 SUITES = ("toy", "noisy", "real", "classes")
-
-Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Outcome:
 def run(
     settings: Settings,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
 ) -> Outcome:
@@ -120,8 +119,7 @@ def run(
     def tick(panel: Panel, rounds: int = 1) -> None:
         nonlocal done
         done += rounds
-        if report is not None:
-            report(panel.name, done, total)
+        report(panel.name, done, total)
 
     tick(made[0], 0)
     # In this process every round is told; from others, a part that is done.

@@ -60,11 +60,8 @@ class GPLine:
         return Surrogates(self, Box.of(pool))
 
     def _select(self, view: View, m: int) -> list[int]:
-        fitted = view.fitted
-        if not isinstance(fitted, FittedFunctions) or view.points is None:
-            raise InputError(f"{self.name} chooses with its own model; run it with gp_curve")
-        surrogate = fitted.functions[0][0]
-        if not isinstance(surrogate, Surrogate) or surrogate.line != self:
+        surrogate = view.fitted.functions[0][0] if isinstance(view.fitted, FittedFunctions) else None
+        if not isinstance(surrogate, Surrogate) or surrogate.line != self or view.points is None:
             raise InputError(f"{self.name} chooses with its own model; run it with gp_curve")
         return self.select(surrogate.model, surrogate.box(view.points), view.allowed[0], m, view.keys[0])
 

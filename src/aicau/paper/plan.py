@@ -95,9 +95,13 @@ def strategy(word: str, preset: str = "learns") -> Strategy:
     return replace(parsed, bias=Quadratic.paper(preset)) if isinstance(parsed.bias, Quadratic) else parsed
 
 
-Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
+Report = Callable[[str, int, int], object]  # (what is running, rounds done, rounds in all)
 Make = Callable[[str, str], Strategy]  # by its string and the preset
 Job = tuple[Setting, int, tuple[tuple[str, str], ...]]  # initial points; strategy and preset of each lane
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report to nobody."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ def run(
     device: str = "auto",
     state: Path | None = None,
     resume: bool = False,
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     make: Make = strategy,
     every: float = 20.0,
@@ -203,7 +207,7 @@ def run(
             elif loop.done or time.perf_counter() - saved > every:
                 checkpoint.save(loop)
                 saved = time.perf_counter()
-            if report is not None and not loop.done:
+            if not loop.done:
                 done[at] = loop.round
                 report(title[at], sum(done), total)
 
@@ -215,7 +219,7 @@ def run(
         for result in islice(found, len(slices)):
             some.append(result)
             done[at] = len(some) * (setting.rounds + 1)
-            if report is not None and not engine.here:
+            if not engine.here:
                 report(title[at], sum(done), total)
         mse, queried = (np.concatenate([getattr(one, part) for one in some], 1) for part in ("mse", "queried"))
         labels = [(setting.name, kind, initial, *word) for kind in plan.types for word in words]
