@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from aicau.cli.app import START, fail
-from aicau.cli.options import Address, EngineName
+from aicau.cli.options import Address, Device, EngineName, Seed
+from aicau.cli.output import progress
 from aicau.core.engine import Engine
 from aicau.core.errors import AicauError
 
@@ -26,10 +27,10 @@ def bench(
     panel: Annotated[list[str] | None, typer.Option(help="These panels only, e.g. type2-10 or agnp; repeat")] = None,
     ensemble: Annotated[str, typer.Option(help="The model that all methods share")] = "paper",
     runs: Annotated[int, typer.Option(help="Paired repetitions")] = 10,
-    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    seed: Seed = 0,
     most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
     gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda")] = "auto",
+    device: Device = "auto",
     jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
     engine: EngineName = "local",
     address: Address = None,
@@ -52,9 +53,7 @@ def bench(
 
         if data is not None or panel or gp:
             raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(
-            diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=Engine(engine, jobs, address)
-        )
+        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=where)
         page = "phase.md"
     else:
         from bench.report import compare
@@ -68,15 +67,10 @@ def bench(
         return
     from rich.console import Console
     from rich.markdown import Markdown
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting")
-        summary = work(
-            begin=START,
-            report=lambda what, done, total: bar.update(task, description=what, completed=done, total=total),
-        )
+    with progress("starting", 100) as update:
+        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
+        summary = work(begin=START, report=say)
     console = Console()
     console.print(Markdown((out / page).read_text()))
     seconds = summary["seconds"]
@@ -93,7 +87,7 @@ def campaign(
     panel: Annotated[list[str] | None, typer.Option(help="These data sets only; repeat")] = None,
     goal: Annotated[str, typer.Option(help="map, max, min, above:T or below:T; T in standard deviations")] = "map",
     runs: Annotated[int, typer.Option(help="Paired repetitions")] = 4,
-    seed: Annotated[int, typer.Option(help="Same seed, same result")] = 0,
+    seed: Seed = 0,
     most: Annotated[int, typer.Option(help="Points of the pool, drawn from the data set")] = 500,
     jobs: Annotated[int, typer.Option(help="Processes, one core each")] = 1,
     engine: EngineName = "local",

@@ -36,7 +36,7 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
 from aicau.core.observations import Observations
-from aicau.core.statistics import mean_interval, paired_ratio
+from aicau.core.statistics import mean_interval, paired_ratio, ratio
 from aicau.core.streams import Purpose
 from aicau.problems import Problem
 from bench.classes import Panel
@@ -44,6 +44,7 @@ from bench.figures import campaigns
 from bench.lines import Said, handed_out, make
 from bench.scores import final, ranks
 from bench.suites import Settings, panels
+from bench.words import table
 
 LINES = ("aicau", "qnipv", "hetgpy", "bait:grad", "lcmd:grad", "random+forest", "random+process")
 SEEKING = ("aicau", "qlognei", "random+process")
@@ -165,7 +166,7 @@ def page(frame: pd.DataFrame, goal: str) -> str:
     extra = [name for name in ("found", "regret", "log_loss", "same") if name in frame]
     lines = [f"# Campaigns end to end, goal `{goal}`: {len(names)} sets, {frame['run'].nunique()} runs", ""]
     header = ["line", "error / aicau", "rank", "coverage of 90%", "sets 0.87 to 0.93", "s per round", *extra]
-    lines += [_cells(header), "|" + "---|" * len(header)]
+    rows = []
     for word in words:
         own = last[last["strategy"] == word]
         by_set = own.groupby("panel")["coverage"].mean()
@@ -178,42 +179,37 @@ def page(frame: pd.DataFrame, goal: str) -> str:
             f"{frame[frame['strategy'] == word]['seconds'].median():.2f}",
             *(f"{own[name].mean():.3f}" for name in extra),
         ]
-        lines.append(_cells(cells))
+        rows.append(cells)
+    lines += table(header, rows)
     for name in extra if "aicau" in words else ():
-        table = last.pivot_table(index="run", columns="strategy", values=name)  # means over sets
-        off = {word: mean_interval((table[word] - table["aicau"]).to_numpy()) for word in table if word != "aicau"}
+        ends = last.pivot_table(index="run", columns="strategy", values=name)  # means over sets
+        off = {word: mean_interval((ends[word] - ends["aicau"]).to_numpy()) for word in ends if word != "aicau"}
         cells = [f"{word} {one.mean:+.4f} [{one.low:+.4f}, {one.high:+.4f}]" for word, one in off.items()]
-        lines += ["", f"`{name}`, line minus aicau, 95% intervals over runs: {', '.join(cells)}."]
+        lines += [f"`{name}`, line minus aicau, 95% intervals over runs: {', '.join(cells)}.", ""]
     if placed is not None:
-        lines += ["", f"Ranks differ beyond chance from {placed.difference:.2f} on (Nemenyi, 5%)."]
-    lines += ["", "## Where aicau loses beyond doubt", ""]
-    for name, table in zip(names, tables, strict=True):
+        lines += [f"Ranks differ beyond chance from {placed.difference:.2f} on (Nemenyi, 5%).", ""]
+    lines += ["## Where aicau loses beyond doubt", ""]
+    for name, ends in zip(names, tables, strict=True):
         for word in words:
             if word == "aicau" or "aicau" not in words:
                 continue
-            found = paired_ratio(table["aicau"].to_numpy(), table[word].to_numpy())
+            found = paired_ratio(ends["aicau"].to_numpy(), ends[word].to_numpy())
             if found.low > 1:
                 lines.append(f"- {name}: {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}] of the error of {word}")
     lines += ["", "## Learning curves: geometric mean of the error over sets and runs", ""]
     curve = frame.assign(log=np.log(frame["mse"])).pivot_table(index="round", columns="strategy", values="log")
-    lines += [_cells(["round", *words]), "|" + "---|" * (len(words) + 1)]
-    lines += [_cells([str(k), *(f"{math.exp(curve.loc[k, word]):.3f}" for word in words)]) for k in curve.index]
-    lines += ["", "## Final error by set", "", _cells(["set", *words]), "|" + "---|" * (len(words) + 1)]
-    for name, table in zip(names, tables, strict=True):
-        lines.append(_cells([name, *(f"{math.exp(float(np.log(table[word]).mean())):.3f}" for word in words)]))
-    return "\n".join(lines) + "\n"
+    rows = ([str(k), *(f"{math.exp(curve.loc[k, word]):.3f}" for word in words)] for k in curve.index)
+    lines += [*table(["round", *words], rows), "## Final error by set", ""]
+    means = (np.exp(np.log(ends[words]).mean()) for ends in tables)
+    rows = ([name, *(f"{value:.3f}" for value in mean)] for name, mean in zip(names, means, strict=True))
+    return "\n".join(lines + table(["set", *words], rows))
 
 
 def _ratio(tables: list[pd.DataFrame], word: str) -> str:
     """Geometric mean over sets of a line's final error over aicau's, with its 95% interval over sets."""
-    logs = np.array([np.log(table[word] / table["aicau"]).mean() for table in tables])
-    found = mean_interval(logs)
-    mean, low, high = (math.exp(end) for end in (found.mean, found.low, found.high))
-    return f"{mean:.3f}" if word == "aicau" or len(logs) < 2 else f"{mean:.3f} ({low:.3f} to {high:.3f})"
-
-
-def _cells(values: list[str]) -> str:
-    return f"| {' | '.join(values)} |"
+    found = ratio(np.array([np.log(table[word] / table["aicau"]).mean() for table in tables]))
+    alone = word == "aicau" or len(tables) < 2
+    return f"{found.mean:.3f}" + ("" if alone else f" ({found.low:.3f} to {found.high:.3f})")
 
 
 def compare(contest: Contest, out: Path, engine: Engine = HERE, seconds: float = math.inf) -> str:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from aicau import problems
 from aicau.core.task import Task
 from aicau.problems import Problem
-from aicau.simulation.curves import COLOURS, DASHES
+from aicau.simulation.curves import COLOURS, DASHES, quiet
 from aicau.strategy import DEFAULTS
+from bench.words import table
 
 TASK = Task("classification", 3)
 DEFAULT = DEFAULTS[TASK.name]
@@ -71,7 +71,7 @@ def noise_shares(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
         if panel.split("-")[0] not in ("class2", "class2x4"):
             continue
         rows = frame[(frame["panel"] == panel) & (frame["round"] > 0)]
-        share = [float(pure[_indices(text)].mean()) for text in rows["queried"]]
+        share = [float(pure[np.array(text.split(), dtype=np.int64)].mean()) for text in rows["queried"]]
         out[str(panel)] = rows.assign(share=share).pivot_table(index="round", columns="strategy", values="share")
     return out
 
@@ -90,13 +90,9 @@ def noise_lines(frame: pd.DataFrame) -> list[str]:
         "",
         "![labels asked for in pure noise](label-noise.png)",
         "",
-        f"| method | {' | '.join(shares)} |",
-        "|---" * (1 + len(shares)) + "|",
     ]
-    for word in words:
-        numbers = [f"{100 * float(table[word].tail(5).mean()):.0f}" for table in shares.values()]
-        lines.append(f"| `{word}` | {' | '.join(numbers)} |")
-    return [*lines, ""]
+    rows = ([f"`{word}`", *(f"{100 * float(s[word].tail(5).mean()):.0f}" for s in shares.values())] for word in words)
+    return lines + table(["method", *shares], rows)
 
 
 def area() -> float:
@@ -104,33 +100,20 @@ def area() -> float:
     return float(problems.class2().pure_noise.double().mean())
 
 
-def _indices(text: str) -> NDArray[np.int64]:
-    return np.array(text.split(), dtype=np.int64)
-
-
 def noise_figure(shares: dict[str, pd.DataFrame]) -> Figure:
     """One panel each: what share of a round's labels is asked for where there is nothing to learn."""
     figure = Figure(figsize=(4.6 * len(shares) + 2.4, 3.9), layout="constrained")
     grid = np.asarray(figure.subplots(1, len(shares), squeeze=False, sharey=True)).reshape(-1)
-    for axes, (title, table) in zip(grid, shares.items(), strict=True):
-        for number, word in enumerate(word for word in DRAWN if word in table):
-            lasting = word in SIMPLE
-            axes.plot(
-                table.index,
-                100 * table[word],
-                color=COLOURS[number % len(COLOURS)],
-                linestyle=DASHES[1] if lasting else "-",
-                lw=1.6 if lasting else 2.4,
-                label=word,
-            )
+    for axes, (title, share) in zip(grid, shares.items(), strict=True):
+        for number, word in enumerate(word for word in DRAWN if word in share):
+            colour, (dash, width) = COLOURS[number % len(COLOURS)], (DASHES[1], 1.6) if word in SIMPLE else ("-", 2.4)
+            axes.plot(share.index, 100 * share[word], color=colour, linestyle=dash, lw=width, label=word)
         axes.axhline(100 * area(), color="#777777", lw=1.4, ls=(0, (1, 2)), label="share of the pool")
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("round")
-        axes.set_xticks(range(2, int(table.index[-1]) + 1, 2))
+        axes.set_xticks(range(2, int(share.index[-1]) + 1, 2))
         axes.set_ylim(0, None)
-        axes.grid(True, axis="y", color="#DDDDDD", linewidth=0.6)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        quiet(axes, "y")
     grid[0].set_ylabel("labels asked for in pure noise, %")
     handles, labels = grid[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)

@@ -6,13 +6,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from aicau.simulation.curves import COLOURS, DASHES, log_ticks
+from aicau.simulation.curves import COLOURS, DASHES, log_ticks, quiet
 from bench.methods import OURS, REFERENCE
 from bench.scores import Ranks
 from bench.suites import Outcome
 
 SHOWN = 12  # methods drawn beside the references
 ALWAYS = ("random", "farthest", "lc", REFERENCE, *OURS)
+Pair = tuple[float, float]
 KIND = {"simple": "#222222", "paper": "#E69F00", "ours": "#0072B2", "peer": "#009E73", "other": "#CC79A7"}
 
 
@@ -21,9 +22,7 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
     frame = outcome.frame
     panels, words = list(frame["panel"].unique()), shown(outcome, ranks)
     columns = 2 if len(panels) == 4 else min(3, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(4.3 * columns + 2.9, 3.4 * rows + 0.6), layout="constrained")
-    grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).reshape(-1)
+    figure, grid = _grid(len(panels), columns, (4.3, 3.4), (2.9, 0.6))
     for axes, panel in zip(grid, panels, strict=False):
         part = frame[frame["panel"] == panel]
         for number, word in enumerate(words):
@@ -33,10 +32,8 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
         log_ticks(axes)
         axes.set_title(panel, fontsize=11)
         axes.set_xlabel("measurements")
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
-    for row in range(rows):
-        grid[row * columns].set_ylabel(f"{outcome.settings.error} to the truth")
+    for axes in grid[::columns]:
+        axes.set_ylabel(f"{outcome.settings.error} to the truth")
     handles, labels = grid[0].get_legend_handles_labels()
     labels = [f"{label} (knows the truth)" if label == REFERENCE else label for label in labels]
     title = "best average rank first" if ranks is not None else None
@@ -47,10 +44,7 @@ def curves(outcome: Outcome, ranks: Ranks | None) -> Figure:
 def campaigns(frame: pd.DataFrame) -> Figure:
     """Geometric means over runs of what a laboratory gets, over all sets and for each."""
     panels, words = ["all sets", *frame["panel"].unique()], list(frame["strategy"].unique())
-    columns = min(5, len(panels))
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(2.7 * columns + 1.6, 2.4 * rows), layout="constrained")
-    grid = np.asarray(figure.subplots(rows, columns, squeeze=False)).reshape(-1)
+    figure, grid = _grid(len(panels), min(5, len(panels)), (2.7, 2.4), (1.6, 0.0))
     for axes, panel in zip(grid, panels, strict=False):
         part = frame if panel == "all sets" else frame[frame["panel"] == panel]
         at = part.groupby("round")["points"].mean().to_numpy()  # sets begin with different numbers
@@ -61,12 +55,20 @@ def campaigns(frame: pd.DataFrame) -> Figure:
         axes.set_yscale("log")
         log_ticks(axes)
         axes.set_title(panel, fontsize=10, fontweight="bold" if panel == "all sets" else "normal")
-    for axes in grid[len(panels) :]:
-        axes.set_visible(False)
     figure.supxlabel("measurements")
     figure.supylabel("squared error to the truth")
     figure.legend(*grid[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
     return figure
+
+
+def _grid(count: int, columns: int, size: Pair, more: Pair) -> tuple[Figure, list[Axes]]:
+    """Panels of a size in rows of so many, with more space for the legend and the titles."""
+    rows = -(-count // columns)
+    figure = Figure(figsize=(size[0] * columns + more[0], size[1] * rows + more[1]), layout="constrained")
+    grid = list(np.asarray(figure.subplots(rows, columns, squeeze=False)).flat)
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, grid
 
 
 def shown(outcome: Outcome, ranks: Ranks | None) -> list[str]:
@@ -122,9 +124,7 @@ def critical_difference(ranks: Ranks, families: dict[str, str], default: str) ->
         f" Nemenyi 5%, {ranks.blocks} blocks; shaded: the bar of the best)",
         fontsize=10,
     )
-    axes.grid(True, axis="x", color="#DDDDDD", linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    quiet(axes, "x")
     kinds = dict.fromkeys(families[word] for word in words)
     handles = [Line2D([], [], marker="o", color=KIND.get(kind, "#777777"), lw=2, label=kind) for kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9)

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from aicau import Campaign
 from aicau.acquisition.goals import Goal
 from aicau.core import decomposition, streams
 from aicau.core.errors import InputError
@@ -61,8 +62,6 @@ class Laboratory:
 
     def __init__(self, problem: Problem, keys: Tensor, goal: str) -> None:
         self.home = tempfile.TemporaryDirectory()
-        from aicau import Campaign
-
         x = problem.pool.x.numpy()
         self.ids = [f"c{at}" for at in range(len(x))]
         pool = pd.DataFrame(x, columns=[f"x{j}" for j in range(x.shape[1])]).assign(id=self.ids)

@@ -4,26 +4,26 @@ import json
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from aicau import problems
-from aicau.core import checks, streams
+from aicau.core import checks
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
-from aicau.core.statistics import paired_ratio
+from aicau.core.statistics import Interval, paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
-from aicau.round import Round
+from aicau.paper.plan import Report, silent
 from aicau.simulation.curves import COLOURS
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.simulate import simulate
 from bench.methods import DEFAULT, method
-from bench.suites import Report
+from bench.words import cell, table
 
 HANDFUL = ("random", "farthest", "pemse:quadratic:eigen", "pemse:direct:spread", DEFAULT)
 SCALES = (0.5, 1.0, 2.0, 5.0)
@@ -53,21 +53,10 @@ class Grid:
         checks.positive(self.runs, "runs")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One square of the diagram: what one process computes at a time."""
-
-    grid: Grid
-    scale: float
-    length: float
-    device: str
-    ensemble: Ensemble
-
-
 def run(
     grid: Grid,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
 ) -> pd.DataFrame:
@@ -75,32 +64,24 @@ def run(
     model = ENSEMBLES[grid.ensemble]() if ensemble is None else ensemble
     for word in grid.strategies:
         method(word)  # a name that means nothing is said before anything runs
-    cells = [Cell(grid, scale, length, device, model) for scale in grid.scales for length in grid.lengths]
-    rows: list[list[tuple[float, float, str, int, float]]] = []
-    if report is not None:
-        report("cells", 0, len(cells))
-    for found in engine.over(compute, cells, device):
-        rows.append(found)
-        if report is not None:
-            report("cells", len(rows), len(cells))
-    ordered = [row for some in rows for row in some]
-    return pd.DataFrame(ordered, columns=["noise_scale", "length", "strategy", "run", "mse"])
+    cells = list(product(grid.scales, grid.lengths))
+    rows: list[tuple[float, float, str, int, float]] = []
+    report("cells", 0, len(cells))
+    for done, found in enumerate(engine.over(partial(compute, grid, device, model), cells, device), 1):
+        rows += found
+        report("cells", done, len(cells))
+    return pd.DataFrame(rows, columns=["noise_scale", "length", "strategy", "run", "mse"])
 
 
-def compute(cell: Cell) -> list[tuple[float, float, str, int, float]]:
-    """Final errors of one cell."""
-    grid = cell.grid
-    words, keys = tuple(dict.fromkeys(grid.strategies)), streams.runs(grid.seed, grid.runs)
-    problem = problems.make("type3", grid=grid.side, noise_scale=cell.scale, correlation_length=cell.length)
-    lanes = [Lane(problem, method(word)) for word in words]
-    device = checks.pick_device(cell.device)
-    loop = Loop(lanes, grid.initial, grid.batch_size, grid.rounds, keys, device, Round(cell.ensemble))
-    while not loop.done:
-        loop.advance()
-    rows = []
-    for word, errors in zip(words, loop.mse[-1].unbind(0), strict=True):
-        rows += [(cell.scale, cell.length, word, at, float(error)) for at, error in enumerate(torch.atleast_1d(errors))]
-    return rows
+def compute(
+    grid: Grid, device: str, ensemble: Ensemble, cell: tuple[float, float]
+) -> list[tuple[float, float, str, int, float]]:
+    """Final errors of one cell, a noise scale and a length."""
+    words = tuple(dict.fromkeys(grid.strategies))
+    problem = problems.make("type3", grid=grid.side, noise_scale=cell[0], correlation_length=cell[1])
+    sizes = grid.initial, grid.batch_size, grid.rounds, grid.runs, grid.seed
+    final = simulate(problem, [method(word) for word in words], *sizes, device, ensemble).mse[..., -1]
+    return [(*cell, word, run, float(final[at, run])) for at, word in enumerate(words) for run in range(grid.runs)]
 
 
 def winners(frame: pd.DataFrame) -> pd.DataFrame:
@@ -151,7 +132,7 @@ def diagram(
     grid: Grid,
     out: Path,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
@@ -194,16 +175,13 @@ def to_markdown(cells: pd.DataFrame, grid: Grid) -> str:
         "",
         "![phase diagram](phase.png)",
         "",
-        "| noise | length | winner | MSE | second | ratio | decided |",
-        "|---|---|---|---|---|---|---|",
     ]
-    for row in cells.to_dict("records"):
-        interval = "" if np.isnan(row["low"]) else f" [{row['low']:.2f}, {row['high']:.2f}]"
-        lines.append(
-            f"| × {row['noise_scale']:g} | {_length(row['length'])} | `{row['winner']}` | {row['mse']:.4f}"
-            f" | `{row['second']}` | {row['ratio']:.2f}{interval} | {'yes' if row['decided'] else 'no'} |"
-        )
-    return "\n".join([*lines, ""])
+    rows = []
+    for one in cells.itertuples():
+        place = [f"× {one.noise_scale:g}", _length(one.length), f"`{one.winner}`", f"{one.mse:.4f}"]
+        ratio = cell(Interval(one.ratio, one.low, one.high))
+        rows.append([*place, f"`{one.second}`", ratio, "yes" if one.decided else "no"])
+    return "\n".join(lines + table(["noise", "length", "winner", "MSE", "second", "ratio", "decided"], rows))
 
 
 def _length(value: float) -> str:

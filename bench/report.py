@@ -10,8 +10,8 @@ import pandas as pd
 
 from aicau.core.engine import HERE, Engine
 from aicau.core.files import write_whole
-from aicau.core.statistics import Interval
 from aicau.ensembles import Ensemble
+from aicau.paper.plan import Report, silent
 from bench import classes as bench_classes
 from bench import figures as bench_figures
 from bench import methods
@@ -19,14 +19,15 @@ from bench import scores as bench_scores
 from bench import suites as bench
 from bench.methods import REFERENCE
 from bench.scores import Ranks, Row
-from bench.suites import Outcome, Report, Settings
+from bench.suites import Outcome, Settings
+from bench.words import cell, table
 
 
 def compare(
     settings: Settings,
     out: Path,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
@@ -38,11 +39,11 @@ def compare(
     families = methods.families(list(outcome.frame["strategy"].unique()))
     rows = bench_scores.rows(outcome.frame, outcome.choosing, families, settings.strong, REFERENCE)
     ranks = rank(outcome, families)
-    table = to_frame(rows)
+    scores = to_frame(rows)
     written = [
         write_whole(out / "bench.parquet", lambda path: outcome.frame.to_parquet(path, index=False)),
         write_whole(out / "bench.csv", lambda path: outcome.frame.to_csv(path, index=False)),
-        write_whole(out / "scores.csv", lambda path: table.to_csv(path, index=False)),
+        write_whole(out / "scores.csv", lambda path: scores.to_csv(path, index=False)),
     ]
     curves = bench_figures.curves(outcome, ranks)
     written.append(write_whole(out / "curves.png", lambda path: curves.savefig(path, dpi=150)))
@@ -50,8 +51,8 @@ def compare(
         picture = bench_figures.critical_difference(ranks, families, settings.default)
         written.append(write_whole(out / "critical-difference.png", lambda path: picture.savefig(path, dpi=150)))
     if settings.suite == "classes" and (shares := bench_classes.noise_shares(outcome.frame)):
-        drawn = bench_classes.noise_figure(shares)
-        written.append(write_whole(out / "label-noise.png", lambda path: drawn.savefig(path, dpi=150)))
+        noise = bench_classes.noise_figure(shares)
+        written.append(write_whole(out / "label-noise.png", lambda path: noise.savefig(path, dpi=150)))
     text = to_markdown(outcome, rows, ranks)
     written.append(write_whole(out / "bench.md", lambda path: path.write_text(text)))
     summary: dict[str, object] = {
@@ -60,7 +61,7 @@ def compare(
         "seed": settings.seed,
         "ensemble": settings.ensemble,
         "default": settings.default,
-        "scores": json.loads(table.to_json(orient="records")),
+        "scores": json.loads(scores.to_json(orient="records")),
         "ranks": None if ranks is None else _ranks(ranks),
         "notes": outcome.notes,
         "files": [path.name for path in written],
@@ -106,13 +107,6 @@ def to_frame(rows: list[Row]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def cell(value: Interval | None, digits: int = 2) -> str:
-    if value is None or np.isnan(value.mean):
-        return "–"
-    mean = f"{value.mean:.{digits}f}"
-    return mean if np.isnan(value.low) else f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
-
-
 def to_markdown(outcome: Outcome, rows: list[Row], ranks: Ranks | None) -> str:
     """The page: what the default does in each panel, where it loses, ranks, and every number."""
     settings, panels = outcome.settings, list(outcome.frame["panel"].unique())
@@ -126,10 +120,7 @@ def to_markdown(outcome: Outcome, rows: list[Row], ranks: Ranks | None) -> str:
     if settings.suite == "real":
         lines += ["Errors are in units of the variance of the truth: 1 is the error of predicting the mean.", ""]
     if settings.suite == "classes":
-        lines += [
-            "Errors are the excess log loss: expected log loss less that of the true probabilities.",
-            "",
-        ]
+        lines += ["Errors are the excess log loss: expected log loss less that of the true probabilities.", ""]
     lines += [f"- {note}" for note in outcome.notes] + ([""] if outcome.notes else [])
     lines += _headline(settings, rows, panels) + _losses(outcome, panels) + _rank_lines(ranks, len(panels))
     if settings.suite == "classes":
@@ -152,14 +143,13 @@ def _headline(settings: Settings, rows: list[Row], panels: list[str]) -> list[st
         f"The best peer is the best of {field}, picked after"
         f" the fact in each panel. The share is of the gain from random to `{REFERENCE}`, which knows the truth.",
         "",
-        f"| panel | final {settings.error} | / random | / farthest | / best peer | share of the gain |",
-        "|---|---|---|---|---|---|",
     ]
-    for panel in panels:
-        row = ours[panel]
-        ratios = " | ".join(cell(value) for value in (row.to_random, row.to_farthest, row.to_best_peer, row.share))
-        lines.append(f"| {panel} | {cell(row.final, 4)} | {ratios} |")
-    return [*lines, ""]
+    head = ["panel", f"final {settings.error}", "/ random", "/ farthest", "/ best peer", "share of the gain"]
+    return lines + table(head, ([panel, cell(ours[panel].final, 4), *_ratios(ours[panel])] for panel in panels))
+
+
+def _ratios(row: Row) -> list[str]:
+    return [cell(value) for value in (row.to_random, row.to_farthest, row.to_best_peer, row.share)]
 
 
 def _losses(outcome: Outcome, panels: list[str]) -> list[str]:
@@ -178,16 +168,10 @@ def _losses(outcome: Outcome, panels: list[str]) -> list[str]:
             note = ", which has its own model" if families[word] == "own model" else ""
             text = f"- {panel}: `{word}`{note}; ratio of errors {cell(against)}"
             (sure if against.low > 1 else perhaps).append(text)
-    lines = ["## Where it loses", "", f"`{ours}` has a larger error than the methods named here."]
-    lines += ["", "Beyond doubt (the interval lies above 1):", "", *(sure or ["- nowhere"])]
-    return [
-        *lines,
-        "",
-        "Perhaps (the interval contains 1, or there is one run only):",
-        "",
-        *(perhaps or ["- nowhere"]),
-        "",
-    ]
+    lines = ["## Where it loses", "", f"`{ours}` has a larger error than the methods named here.", ""]
+    lines += ["Beyond doubt (the interval lies above 1):", "", *(sure or ["- nowhere"]), ""]
+    more = "Perhaps (the interval contains 1, or there is one run only):"
+    return [*lines, more, "", *(perhaps or ["- nowhere"]), ""]
 
 
 def _rank_lines(ranks: Ranks | None, panels: int) -> list[str]:
@@ -206,22 +190,15 @@ def _rank_lines(ranks: Ranks | None, panels: int) -> list[str]:
         "",
         "![average ranks](critical-difference.png)",
         "",
-        "| method | average rank |",
-        "|---|---|",
     ]
-    return [*lines, *(f"| `{word}` | {value:.2f} |" for word, value in ranks.mean.items()), ""]
+    rows = ([f"`{word}`", f"{rank:.2f}"] for word, rank in ranks.mean.items())
+    return lines + table(["method", "average rank"], rows)
 
 
 def _panel(outcome: Outcome, rows: list[Row]) -> list[str]:
-    lines = [
-        f"## {rows[0].panel}",
-        "",
-        f"| method | kind | final {outcome.settings.error} | area | / random | / farthest | / best peer | share"
-        " | s per round and run |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        numbers = [cell(row.final, 4), cell(row.area, 4)]
-        numbers += [cell(value) for value in (row.to_random, row.to_farthest, row.to_best_peer, row.share)]
-        lines.append(f"| `{row.strategy}` | {row.family} | {' | '.join(numbers)} | {row.seconds:.3f} |")
-    return [*lines, ""]
+    head = ["method", "kind", f"final {outcome.settings.error}", "area", "/ random", "/ farthest", "/ best peer"]
+    cells = (
+        [f"`{row.strategy}`", row.family, cell(row.final, 4), cell(row.area, 4), *_ratios(row), f"{row.seconds:.3f}"]
+        for row in rows
+    )
+    return [f"## {rows[0].panel}", "", *table([*head, "share", "s per round and run"], cells)]

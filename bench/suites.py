@@ -20,8 +20,6 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
-from numpy.typing import NDArray
 
 from aicau import ensembles, problems
 from aicau.core import checks, streams
@@ -29,17 +27,16 @@ from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.paper import plan as paper
+from aicau.paper.plan import Report, silent
 from aicau.problems import replay
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
+from aicau.simulation.simulate import tidy
 from bench import classes as bench_classes
 from bench import methods, peers
 from bench.classes import Panel
 
 SUITES = ("toy", "noisy", "real", "classes")
-ROUNDS = 10
-
-Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
 
 
 @dataclass(frozen=True)
@@ -92,23 +89,10 @@ class Outcome:
     seconds: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Part:
-    """Some runs of one panel: what one process computes at a time."""
-
-    settings: Settings
-    panel: Panel
-    words: tuple[str, ...]
-    lines: tuple[str, ...]  # methods that bring a model of their own
-    runs: tuple[int, int]  # first, and one past the last
-    device: str
-    ensemble: Ensemble
-
-
 def run(
     settings: Settings,
     device: str = "auto",
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     engine: Engine = HERE,
 ) -> Outcome:
@@ -128,25 +112,25 @@ def run(
         lines = [line for line in lines if line not in absent]
     each = settings.runs if engine.here else max(1, settings.runs * len(made) // (4 * engine.width))
     slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
-    parts = [Part(settings, panel, words, tuple(lines), runs, device, model) for runs in slices for panel in made]
+    parts = [(panel, runs) for runs in slices for panel in made]
     found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = []
-    total, done = sum(part.panel.rounds + 1 for part in parts), 0
+    total, done = sum(panel.rounds + 1 for panel, _ in parts), 0
 
     def tick(panel: Panel, rounds: int = 1) -> None:
         nonlocal done
         done += rounds
-        if report is not None:
-            report(panel.name, done, total)
+        report(panel.name, done, total)
 
-    tick(parts[0].panel, 0)
+    tick(made[0], 0)
     # In this process every round is told; from others, a part that is done.
-    for result in engine.over(partial(compute, tick=tick) if engine.here else compute, parts, device):
+    work = partial(compute, settings, words, lines, device, model, tick=tick if engine.here else None)
+    for (panel, _), result in zip(parts, engine.over(work, parts, device), strict=True):
         if not engine.here:
-            tick(parts[len(found)].panel, parts[len(found)].panel.rounds + 1)
+            tick(panel, panel.rounds + 1)
         found.append(result)
     seconds = {panel.name: 0.0 for panel in made}
-    for part, (_, _, spent) in zip(parts, found, strict=True):
-        seconds[part.panel.name] += spent
+    for (panel, _), (_, _, spent) in zip(parts, found, strict=True):
+        seconds[panel.name] += spent
     order = {panel.name: at for at, panel in enumerate(made)}
     frame = pd.concat([one for one, _, _ in found], ignore_index=True)
     frame = frame.sort_values("panel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
@@ -156,35 +140,38 @@ def run(
 
 
 def compute(
-    part: Part, tick: Callable[[Panel], None] | None = None
+    settings: Settings,
+    words: tuple[str, ...],
+    lines: list[str],  # methods that bring a model of their own
+    device: str,
+    ensemble: Ensemble,
+    part: tuple[Panel, tuple[int, int]],  # some runs of a panel: the first, and one past the last
+    tick: Callable[[Panel], None] | None = None,  # hears of every round
 ) -> tuple[pd.DataFrame, pd.DataFrame, float]:  # errors, seconds of choosing, seconds in all
-    """All methods on some runs of a panel; `tick` hears of every round."""
+    """All methods on some runs of a panel."""
     begin = time.perf_counter()
-    panel, first = part.panel, part.runs[0]
-    keys = streams.runs(part.settings.seed, part.settings.runs)[first : part.runs[1]]
-    lanes = [Lane(panel.problem, methods.method(word, panel.problem.task)) for word in part.words]
-    device = checks.pick_device(part.device)
-    how = Round(part.ensemble, panel.problem.task)
-    loop = Loop(lanes, panel.initial, panel.batch_size, panel.rounds, keys, device, how)
-    while not loop.done:
-        loop.advance()
-        if tick is not None:
+    panel, (first, last) = part
+    problem, sizes = panel.problem, (panel.initial, panel.batch_size, panel.rounds)
+    keys = streams.runs(settings.seed, settings.runs)[first:last]
+    lanes = tuple(Lane(problem, methods.method(word, problem.task)) for word in words)
+
+    def watch(loop: Loop) -> None:
+        if tick is not None and loop.round:
             tick(panel)
-    mse = torch.stack(loop.mse, -1).numpy()
-    queried = loop.observations.index.cpu().numpy()
-    suite, count = part.settings.suite, panel.rounds * len(keys)
-    frames, choosing = [], []
-    for at, word in enumerate(part.words):
-        frames.append(tidy(suite, panel, part.settings.ensemble, word, mse[at], queried[at], first))
-        choosing.append((panel.name, word, loop.lane_seconds[at] / count))
-    for line in part.lines:
-        curve, asked, spent = peers.gp_curve(
-            panel.problem, peers.GP_LINES[line], panel.initial, panel.batch_size, panel.rounds, keys
-        )
-        frames.append(tidy(suite, panel, "own", line, curve, asked, first))
-        choosing.append((panel.name, line, spent / count))
-    table = pd.DataFrame(choosing, columns=["panel", "strategy", "seconds"])
-    return pd.concat(frames, ignore_index=True), table, time.perf_counter() - begin
+
+    ran = Work(lanes, *sizes, keys, device, Round(ensemble, problem.task)).some((0, len(keys)), watch)
+    found = [
+        (settings.ensemble, word, *rest) for word, *rest in zip(words, ran.mse, ran.queried, ran.choosing, strict=True)
+    ]
+    found += [("own", line, *peers.gp_curve(problem, peers.GP_LINES[line], *sizes, keys)) for line in lines]
+    models, names, curves, asked, spent = zip(*found, strict=True)
+    labels = [(settings.suite, panel.name, model, name) for model, name in zip(models, names, strict=True)]
+    columns = ["suite", "panel", "model", "strategy"]
+    frame = tidy(columns, labels, np.stack(curves), np.stack(asked), panel.initial, panel.batch_size)
+    frame["run"] += first
+    seconds = np.array(spent) / (panel.rounds * len(keys))
+    choosing = pd.DataFrame({"panel": panel.name, "strategy": names, "seconds": seconds})
+    return frame, choosing, time.perf_counter() - begin
 
 
 def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
@@ -225,23 +212,3 @@ def _real(settings: Settings) -> tuple[list[Panel], list[str]]:
         found = notes[0].removesuffix(".") if notes else f"it has no folder {', '.join(settings.panels)}"
         raise InputError(f"no data set under {settings.data} can be replayed; {found}")
     return made, notes
-
-
-def tidy(
-    suite: str,
-    panel: Panel,
-    model: str,
-    word: str,
-    mse: NDArray[np.float64],  # (run, round)
-    queried: NDArray[np.int64],  # (run, rows)
-    first: int = 0,  # number of the first run
-) -> pd.DataFrame:
-    """One row per run and round."""
-    rows = []
-    for run_ in range(mse.shape[0]):
-        for k in range(mse.shape[1]):
-            points = panel.initial + k * panel.batch_size
-            ids = " ".join(map(str, queried[run_, 0 if k == 0 else points - panel.batch_size : points]))
-            rows.append((suite, panel.name, model, word, first + run_, k, points, mse[run_, k], ids))
-    columns = ["suite", "panel", "model", "strategy", "run", "round", "points", "mse", "queried"]
-    return pd.DataFrame(rows, columns=columns)

@@ -8,13 +8,9 @@ takes after ten plates is measured three times, on copies of the file. With --in
 files of a million rows, in single precision; nothing is predicted.
 """
 
-import argparse
-import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import closing
@@ -23,22 +19,21 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+import common
+from aicau import Campaign
+
 PLATES, WELLS, PART = 10, 96, 1_000_000
 
 
 def child(code: str, *arguments: str) -> dict:
     """Run code that prints JSON; its seconds (imports apart) and its peak memory."""
-    frame = f"""
+    return common.child(f"""
 import json, sys, time
 from aicau.campaign.campaign import Campaign
 {code}
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))  # of this process alone
 print(json.dumps(dict(out, peak_gb=int(peak.split()[1]) / 2**20)))
-"""
-    done = subprocess.run([sys.executable, "-c", frame, *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
+""", *arguments)  # fmt: skip
 
 
 CREATE = """
@@ -95,8 +90,6 @@ def plain_executemany(path: Path, rows: list[tuple]) -> float:
 
 def tell_ratio(folder: Path, rows: int = 10_000, candidates: int = 10_000, repeats: int = 5) -> dict:
     """`tell` of a CSV file in a process that has imported everything, against executemany in turn."""
-    from aicau.campaign.campaign import Campaign
-
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(candidates)], "x": rng.random(candidates)})
     campaign = Campaign.create(folder / "tell.db", pool, target="y", batch="plate")
@@ -116,53 +109,50 @@ def tell_ratio(folder: Path, rows: int = 10_000, candidates: int = 10_000, repea
     return {"tell_s": float(np.median(ours)), "executemany_s": float(np.median(theirs)), "ratio": ratio}
 
 
-def part(folder: Path, rng: np.random.Generator, start: int, options: argparse.Namespace) -> np.ndarray:
-    """A file with some candidates, or with all of them; gives their true values."""
-    rows = min(PART, options.rows - start) if options.in_place else options.rows
-    if start and not options.in_place:
-        return np.zeros(0)
-    x = rng.random((rows, options.features)).astype(np.float32 if options.in_place else np.float64)
-    pool = pd.DataFrame(x, columns=[f"f{j}" for j in range(options.features)])
+def part(file: Path, rng: np.random.Generator, start: int, rows: int, features: int, kind: type) -> np.ndarray:
+    """A file with some candidates; gives their true values."""
+    x = rng.random((rows, features)).astype(kind)
+    pool = pd.DataFrame(x, columns=[f"f{j}" for j in range(features)])
     pool.insert(0, "id", [f"compound-{i}" for i in range(start, start + rows)])
-    pool.to_parquet(folder / f"{start // PART}.parquet", row_group_size=100_000, index=False)
+    pool.to_parquet(file, row_group_size=100_000, index=False)
     return np.asarray(np.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--features", type=int, default=16)
-    parser.add_argument("--in-place", action="store_true")
-    parser.add_argument("--strategy", default="default")
-    options = parser.parse_args()
+def main(rows: int = 1_000_000, features: int = 16, in_place: bool = False, strategy: str = "default") -> None:
     rng = np.random.default_rng(0)
-    print(f"{os.cpu_count()} cores; {options.rows:,} candidates x {options.features} features")
+    print(f"{os.cpu_count()} cores; {rows:,} candidates x {features} features")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if not options.in_place:
+        if not in_place:
             print("tell 10,000 rows:", tell_ratio(folder), flush=True)
-        (folder / "pool").mkdir()
-        truth = np.concatenate([part(folder / "pool", rng, start, options) for start in range(0, options.rows, PART)])
-        path = str(folder / "scale.db")
-        pool = str(folder / "pool" if options.in_place else folder / "pool" / "0.parquet")
-        print("create:", child(CREATE, path, pool, options.strategy, str(options.in_place)), flush=True)
+        pool, path = folder / "pool", str(folder / "scale.db")
+        pool.mkdir()
+        each, kind = (PART, np.float32) if in_place else (rows, np.float64)
+        truth = np.concatenate(
+            [
+                part(pool / f"{start // each}.parquet", rng, start, min(each, rows - start), features, kind)
+                for start in range(0, rows, each)
+            ]
+        )
+        source = pool if in_place else pool / "0.parquet"
+        print("create:", child(CREATE, path, str(source), strategy, str(in_place)), flush=True)
         print("size of the file, GB:", round(Path(path).stat().st_size / 2**30, 3))
         print("first ask 96:", child(ASK, path, "96"), flush=True)
         for plate in range(PLATES):
-            index = rng.choice(options.rows, WELLS, replace=False)
+            index = rng.choice(rows, WELLS, replace=False)
             y = truth[index] + rng.normal(size=WELLS) * 0.1 + rng.normal() * 0.1
             table = pd.DataFrame({"id": [f"compound-{i}" for i in index], "y": y, "plate": f"p{plate}"})
             table.to_csv(folder / "plate.csv", index=False)
             print(f"tell plate {plate}:", child(TELL, path, str(folder / "plate.csv")))
-        for turn in range(1 if options.in_place else 3):
+        for turn in range(1 if in_place else 3):
             copy = str(folder / f"copy{turn}.db")
             shutil.copy(path, copy)
             print("ask 96 after ten plates:", child(ASK, copy, "96"), flush=True)
-            Path(copy).replace(path) if options.in_place or turn == 2 else Path(copy).unlink()
+            Path(copy).replace(path) if in_place or turn == 2 else Path(copy).unlink()
         print("ask 96 again, model kept:", child(ASK, path, "96"))
-        if not options.in_place:
+        if not in_place:
             print("predict:", child(PREDICT, path, str(folder / "said.parquet")))
 
 
 if __name__ == "__main__":
-    main()
+    common.command(main)

@@ -5,7 +5,8 @@
 Random labels in batches (20, then 10 at a time) on the class problems, means over the pool and the runs.
 """
 
-import argparse
+import sys
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -16,6 +17,10 @@ from aicau.acquisition import terms
 from aicau.bias import Evidence, Posterior
 from aicau.core import bregman, streams
 from aicau.core.observations import Observations
+from common import command, header, numbers, row
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from bench import classes as bench_classes
 
 PANELS = ("class1", "class2", "class2x4", "class3x4")
@@ -48,21 +53,16 @@ def parts(problem: problems.Problem, labels: int, seed: int) -> list[float]:
     return [*(float(part.mean()) for part in pairs), float(stats.spearmanr(said.numpy(), true.numpy()).statistic)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--labels", type=int, nargs="+", default=[20, 60, 120])
-    given = parser.parse_args()
-    print("| problem | labels | noise (true) | unknown of p (true) | bias (true) | rank correlation |")
-    print("|---|---|---|---|---|---|")
+def main(runs: int = 5, labels: str = "20,60,120") -> None:
+    header("problem", "labels", "noise (true)", "unknown of p (true)", "bias (true)", "rank correlation")
     for name in PANELS:
         kind, scale = bench_classes.KINDS[name]
         problem = problems.make(kind, noise_scale=scale)
-        for labels in given.labels:
-            row = np.mean([parts(problem, labels, 50 + run) for run in range(given.runs)], axis=0)
-            said = [f"{row[i]:.2f} ({row[i + 1]:.2f})" for i in (0, 2, 4)]
-            print(f"| {name} | {labels} | {' | '.join(said)} | {row[6]:.2f} |", flush=True)
+        for count in numbers(labels):
+            found = np.mean([parts(problem, count, 50 + run) for run in range(runs)], axis=0)
+            said = [f"{found[i]:.2f} ({found[i + 1]:.2f})" for i in (0, 2, 4)]
+            row(name, count, *said, f"{found[6]:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -6,8 +6,6 @@ Smoothing moves a share of every label to all classes alike; weight decay is Ada
 loss of the dual mean over the pool, mean over runs; the last column is the mean over all cells.
 """
 
-import argparse
-
 import torch
 
 from aicau import problems
@@ -15,14 +13,10 @@ from aicau.core import bregman, streams
 from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.ensembles.kernels import MLPSettings
+from common import command, header, numbers, row
 
 SETTINGS = [(0.0, 0.0), (0.05, 0.0), (0.1, 0.0), (0.2, 0.0), (0.0, 1e-3), (0.0, 1e-2), (0.05, 1e-2)]
-PROBLEMS = {
-    "class1": ("class1", 1.0),
-    "class2": ("class2", 1.0),
-    "class2x4": ("class2", 4.0),
-    "class3": ("class3", 1.0),
-}
+PROBLEMS = {"class1": 1.0, "class2": 1.0, "class2x4": 4.0, "class3": 1.0}
 
 
 def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLP) -> float:
@@ -34,22 +28,15 @@ def excess(problem: problems.Problem, labels: int, runs: int, ensemble: MLP) -> 
     return float(bregman.between(bregman.KL, problem.truth, centre).mean())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=6)
-    parser.add_argument("--labels", type=int, nargs="+", default=[20, 60, 120, 200])
-    given = parser.parse_args()
-    runs, counts = given.runs, given.labels
-    made = {name: problems.make(kind, noise_scale=scale) for name, (kind, scale) in PROBLEMS.items()}
-    columns = [f"{name}, {labels}" for name in made for labels in counts]
-    print(f"| smoothing | weight decay | {' | '.join(columns)} | mean |")
-    print("|---" * (len(columns) + 3) + "|")
+def main(runs: int = 6, labels: str = "20,60,120,200") -> None:
+    made = {name: problems.make(name.removesuffix("x4"), noise_scale=scale) for name, scale in PROBLEMS.items()}
+    cases = [(name, count) for name in made for count in numbers(labels)]
+    header("smoothing", "weight decay", *(f"{name}, {count}" for name, count in cases), "mean")
     for smoothing, decay in SETTINGS:
         ensemble = MLP(task=Task("classification", 3), settings=MLPSettings(weight_decay=decay), smoothing=smoothing)
-        cells = [excess(problem, labels, runs, ensemble) for problem in made.values() for labels in counts]
-        row = " | ".join(f"{cell:.2f}" for cell in cells)
-        print(f"| {smoothing:g} | {decay:g} | {row} | {sum(cells) / len(cells):.2f} |", flush=True)
+        cells = [excess(made[name], count, runs, ensemble) for name, count in cases]
+        row(f"{smoothing:g}", f"{decay:g}", *(f"{cell:.2f}" for cell in [*cells, sum(cells) / len(cells)]))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

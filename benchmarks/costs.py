@@ -8,13 +8,12 @@ the mean cost and at most `--most` points. Both ways have the same start, noise 
 root mean squared errors over all candidates after the last round, with its 95% interval over runs.
 """
 
-import argparse
-import math
-
 import numpy as np
 import torch
 
 from aicau import MLP, Observations, Round, Strategy, streams
+from aicau.core.statistics import paired_ratio
+from common import command, ends
 
 N, FIRST, ROUNDS, NOISE, MEAN_COSTS = 400, 12, 3, 0.1, 10
 OVERSAMPLE = 3  # points that are ranked for each that may be asked for
@@ -58,27 +57,16 @@ def campaign(seed: int, per_cost: bool, most: int) -> tuple[float, int]:
     raise AssertionError
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--most", type=int, default=30)
-    options = parser.parse_args()
-    logs, points = [], []
-    for seed in range(options.runs):
-        ours, theirs = (campaign(seed, per_cost, options.most) for per_cost in (True, False))
-        logs.append(math.log(ours[0] / theirs[0]))
-        points.append((ours[1], theirs[1]))
-        print(
-            f"run {seed}: per cost {ours[0]:.3f} ({ours[1]} points), ranked {theirs[0]:.3f} ({theirs[1]})", flush=True
-        )
-    half = 1.96 * np.std(logs, ddof=1) / len(logs) ** 0.5
-    middle, low, high = (math.exp(np.mean(logs) + part) for part in (0, -half, half))
-    print(
-        f"at most {options.most} points a round: error by gain per cost / ranked"
-        f" {middle:.2f} ({low:.2f} to {high:.2f}), {options.runs} runs;"
-        f" {np.mean(points, 0)[0]:.0f} and {np.mean(points, 0)[1]:.0f} points"
-    )
+def main(runs: int = 10, most: int = 30) -> None:
+    found = []
+    for seed in range(runs):
+        found.append([campaign(seed, per_cost, most) for per_cost in (True, False)])
+        (ours, some), (theirs, others) = found[-1]
+        print(f"run {seed}: per cost {ours:.3f} ({some} points), ranked {theirs:.3f} ({others})", flush=True)
+    errors, points = np.moveaxis(np.array(found), -1, 0)
+    ratio, counts = ends(paired_ratio(*errors.T)), "{:.0f} and {:.0f}".format(*points.mean(0))
+    print(f"at most {most} points a round: error by gain per cost / ranked {ratio}, {runs} runs; {counts} points")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -6,16 +6,15 @@ Every way does the same work and must give the same numbers. Each starts in a pr
 the clock; a small piece of work goes first, so that every worker has imported what it needs. Ways take turns.
 """
 
-import argparse
-import json
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from aicau import Campaign
+from common import child, command
 
 CHILD = """
 import hashlib, json, sys, time
@@ -48,38 +47,27 @@ print(json.dumps({"simulate": simulated, "predict": predicted, "same": [same(fra
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("runs", 8), ("rounds", 5), ("rows", 200_000), ("repeats", 3)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    options = parser.parse_args()
-    from aicau.campaign.campaign import Campaign
-
-    cores = os.cpu_count() or 1
+def main(runs: int = 8, rounds: int = 5, rows: int = 200_000, repeats: int = 3) -> None:
     with tempfile.TemporaryDirectory() as folder:
         rng = np.random.default_rng(0)
-        pool = pd.DataFrame(rng.random((options.rows, 16)), columns=[f"f{j}" for j in range(16)])
-        pool.insert(0, "id", [f"c{i}" for i in range(options.rows)])
+        pool = pd.DataFrame(rng.random((rows, 16)), columns=[f"f{j}" for j in range(16)])
+        pool.insert(0, "id", [f"c{i}" for i in range(rows)])
         path = Path(folder) / "engines.db"
         with Campaign.create(path, pool, target="y", id="id") as campaign:
-            index = rng.choice(options.rows, 200, replace=False)
+            index = rng.choice(rows, 200, replace=False)
             y = np.sin(3 * pool.f0.to_numpy()[index]) + rng.normal(size=200) * 0.1
             campaign.tell(pd.DataFrame({"id": pool.id.to_numpy()[index], "y": y}))
-        found: dict[str, list[dict]] = {way: [] for way in dict.fromkeys(["thread", "1", str(cores)])}
-        for _ in range(options.repeats):
+        found: dict[str, list[dict]] = {way: [] for way in dict.fromkeys(["thread", "1", str(os.cpu_count() or 1)])}
+        for _ in range(repeats):
             for way, kept in found.items():
-                given = [way, str(options.runs), str(options.rounds), str(path)]
-                done = subprocess.run([sys.executable, "-c", CHILD, *given], capture_output=True, text=True)
-                if done.returncode:
-                    sys.exit(done.stderr)
-                kept.append(json.loads(done.stdout.splitlines()[-1]))
+                kept.append(child(CHILD, way, runs, rounds, path))
                 print(way, {name: round(kept[-1][name], 2) for name in ("simulate", "predict")}, flush=True)
     assert len({tuple(one["same"]) for kept in found.values() for one in kept}) == 1, "numbers differ"
     for name in ("simulate", "predict"):
-        best = {way: min(one[name] for one in kept) for way, kept in found.items()}
-        ratios = ", ".join(f"{way} {best['thread'] / seconds:.2f}" for way, seconds in best.items())
-        print(f"{name}: times as fast as one thread (best of {options.repeats}): {ratios}")
+        least = {way: min(one[name] for one in kept) for way, kept in found.items()}
+        ratios = ", ".join(f"{way} {least['thread'] / seconds:.2f}" for way, seconds in least.items())
+        print(f"{name}: times as fast as one thread (best of {repeats}): {ratios}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

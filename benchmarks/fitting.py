@@ -9,15 +9,22 @@ measurement, `debiased` the squared error of the debiased networks, `seconds` pr
 The second form compares two files line by line: geometric means of ratios (differences of `nll`) with 95% intervals.
 """
 
-import argparse
 import math
 import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
+import typer
+
+from aicau import MLP, Observations, Round, Strategy, streams
+from aicau.core.statistics import Interval, mean_interval
+from aicau.problems import replay
+from common import command, ends, header, numbers, row
 
 SETS = "kin40k,protein,sgemm,diamonds,sarcoma_viability,lincs_a549,aqsol_sources,bike"
 WELLS, SHIFT = 48, 0.2
@@ -26,9 +33,6 @@ KEY = ["set", "measured", "run"]
 
 def measure(folder: Path, size: int, run: int) -> dict[str, float]:
     """One fit, and its errors."""
-    from aicau import MLP, Observations, Round, Strategy, streams
-    from aicau.problems import replay
-
     problem = replay.load(folder, size + 2000)
     rng, n = np.random.default_rng([run, size]), problem.pool.n
     index = torch.from_numpy(rng.permutation(n)[: min(size, n // 2)])[None]
@@ -58,42 +62,38 @@ def measure(folder: Path, size: int, run: int) -> dict[str, float]:
 
 def compare(new: pd.DataFrame, old: pd.DataFrame) -> None:
     """Ratios by number of measurements."""
-    from aicau.core.statistics import mean_interval
-
     both = new.merge(old, on=KEY, suffixes=("", "_old"))
-    print("| measured | fits | mse | debiased | nll, difference | seconds | seconds now |\n|" + "---|" * 7)
+    header("measured", "fits", "mse", "debiased", "nll, difference", "seconds", "seconds now")
     for size, part in both.groupby("measured"):
         cells = []
         for name in ("mse", "debiased", "nll", "seconds"):
             one, other = part[name], part[f"{name}_old"]
             off = one - other if name == "nll" else np.log(one / other)
             found = mean_interval(off.groupby(part.set).mean().to_numpy())
-            ends = [value if name == "nll" else math.exp(value) for value in (found.mean, found.low, found.high)]
-            cells.append("{:.3f} ({:.3f} to {:.3f})".format(*ends))
-        print(f"| {size} | {len(part)} | " + " | ".join(cells) + f" | {part.seconds.mean():.2f} |")
+            if name != "nll":
+                found = Interval(*(math.exp(value) for value in (found.mean, found.low, found.high)))
+            cells.append(ends(found, 3))
+        row(size, len(part), *cells, f"{part.seconds.mean():.2f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", default=SETS)
-    parser.add_argument("--sizes", default="100,300,960")
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--against", type=Path)
-    a = parser.parse_args()
+def main(
+    rows: Annotated[Path, typer.Option()],
+    data: Path | None = None,
+    sets: str = SETS,
+    sizes: str = "100,300,960",
+    runs: int = 2,
+    against: Path | None = None,
+) -> None:
     torch.set_num_threads(1)
-    if a.data is not None:
+    if data is not None:
         found = []
-        for size in map(int, a.sizes.split(",")):
-            for name in a.sets.split(","):
-                for run in range(a.runs):
-                    found.append({"set": name, "measured": size, "run": run} | measure(a.data / name, size, run))
-                    print(found[-1], flush=True)
-        pd.DataFrame(found).to_csv(a.rows, index=False)
-    if a.against is not None:
-        compare(pd.read_csv(a.rows), pd.read_csv(a.against))
+        for size, name, run in product(numbers(sizes), sets.split(","), range(runs)):
+            found.append({"set": name, "measured": size, "run": run} | measure(data / name, size, run))
+            print(found[-1], flush=True)
+        pd.DataFrame(found).to_csv(rows, index=False)
+    if against is not None:
+        compare(pd.read_csv(rows), pd.read_csv(against))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

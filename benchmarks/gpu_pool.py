@@ -8,12 +8,13 @@ operations over arithmetic, each measured here by a copy and by a product of mat
 batches of a processor and of the device are compared on 10⁵ candidates. It runs on a processor, too, with few rows.
 """
 
-import argparse
 import itertools
 import time
 from collections.abc import Callable
+from typing import Annotated
 
 import torch
+import typer
 
 from aicau import MLP, Observations, Round, Score, Strategy, View, streams
 from aicau.batching import Eigen, shortlist
@@ -21,19 +22,26 @@ from aicau.core import decomposition
 from aicau.core.runs import moved, portion
 from aicau.prediction import State
 from aicau.proposal import Look, propose
+from common import command
 
 BATCH = 96
 
 
-def timed(name: str, work: Callable, device: torch.device, repeats: int = 3, floor: float | None = None) -> object:
-    """Print the best of some times, first call apart, and the share of the floor."""
+def times(work: Callable, device: torch.device, repeats: int) -> tuple[list[float], object]:
+    """Seconds of each call, and what the last one gave."""
     seconds = []
-    for _ in range(repeats + 1):
+    for _ in range(repeats):
         wait(device)
         begin = time.perf_counter()
         found = work()
         wait(device)
         seconds.append(time.perf_counter() - begin)
+    return seconds, found
+
+
+def timed(name: str, work: Callable, device: torch.device, repeats: int = 3, floor: float | None = None) -> object:
+    """Print the best of some times, first call apart, and the share of the floor."""
+    seconds, found = times(work, device, repeats + 1)
     best = min(seconds[1:] or seconds)
     share = "" if floor is None else f", {floor / best:.0%} of the floor's speed ({floor:.3f} s)"
     peak = f", peak {torch.cuda.max_memory_allocated(device) / 2**30:.1f} GiB" if device.type == "cuda" else ""
@@ -52,16 +60,7 @@ def speeds(device: torch.device) -> tuple[float, float]:
     source, target = torch.rand(size, device=device), torch.empty(size, device=device)
     side = 8192 if device.type == "cuda" else 1024
     a = torch.rand(side, side, device=device)
-    found = []
-    for work in (lambda: target.copy_(source), lambda: a @ a):
-        seconds = []
-        for _ in range(4):
-            wait(device)
-            begin = time.perf_counter()
-            work()
-            wait(device)
-            seconds.append(time.perf_counter() - begin)
-        found.append(min(seconds[1:]))
+    found = [min(times(work, device, 4)[0][1:]) for work in (lambda: target.copy_(source), lambda: a @ a)]
     return 8 * size / found[0], 2 * side**3 / found[1]
 
 
@@ -103,20 +102,19 @@ def batch(how: Round, state: State, m: int, device: torch.device | None = None) 
     return propose(strategy, [Look(how, state)], m, (~known).long(), known, device=device).selection.index[0].tolist()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--features", type=int, default=8)
-    parser.add_argument("--measured", type=int, default=150)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    options = parser.parse_args()
-    device, n, d = torch.device(options.device), options.rows, options.features
+def main(
+    rows: int = 100_000_000,
+    features: int = 8,
+    measured: int = 150,
+    place: Annotated[str, typer.Option("--device")] = "cuda" if torch.cuda.is_available() else "cpu",
+) -> None:
+    device, n, d = torch.device(place), rows, features
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "processor"
     bandwidth, arithmetic = speeds(device)
     print(f"{name}: {bandwidth / 1e12:.2f} TB/s, {arithmetic / 1e12:.1f} TFLOP/s; {n:,} x {d}")
 
     small = pool(min(n, 100_000), d, device)
-    how, state = fitted(small, options.measured)
+    how, state = fitted(small, measured)
     ours, theirs = batch(how, state, BATCH), batch(how, moved(state, torch.device("cpu")), BATCH)
     same = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b), BATCH)
     print(f"{len(small):,} candidates: first {same} of {BATCH} points the same as on a processor, "
@@ -126,7 +124,7 @@ def main() -> None:
     print(f"pool on the processor, batch on the device: {equal} at the same places")
 
     x = timed("candidates made", lambda: pool(n, d, device), device, 0)
-    how, state = fitted(x, options.measured)
+    how, state = fitted(x, measured)
     sizes = (d, *state.fitted.settings.hidden, 1)
     members = state.fitted.parameters.shape[-2]
     weights = members * sum(2 * (i + 1) * o for i, o in itertools.pairwise(sizes))
@@ -148,9 +146,9 @@ def main() -> None:
     width = sum(i + 1 + o for i, o in itertools.pairwise(sizes)) * members
     work = 2 * shortlist.SKETCHED * (width + 3 * shortlist.SKETCHED + 2 * BATCH) + 3 * weights
     floor = max(n * 4 * d / bandwidth, n * work / arithmetic)
-    timed(f"default batch of {BATCH} after {options.measured} measurements", lambda: batch(how, state, BATCH), device,
+    timed(f"default batch of {BATCH} after {measured} measurements", lambda: batch(how, state, BATCH), device,
           repeats=2, floor=floor)  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,17 +1,8 @@
-"""Parts of `benchmarks/h200.sh`, each a process of its own:
-
-    python benchmarks/h200.py time                  Q's kernel against the reference, and microseconds per step
-    python benchmarks/h200.py reproduce NAME RUNS PRESETS FIGURES INITIALS
-
-Results are written under $OUT.
-"""
+"""A part of `benchmarks/h200.sh`: Q's kernel against the reference, and microseconds per step."""
 
 import json
-import os
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -20,7 +11,6 @@ from aicau.core import streams
 from aicau.ensembles import kernels
 from aicau.ensembles.kernels import EmbeddingSettings, reference
 
-OUT = Path(os.environ.get("OUT", "results"))
 LEARNS = EmbeddingSettings(batch_size=128)
 
 
@@ -57,40 +47,5 @@ def measure() -> None:
         print(json.dumps({"Q": name, "apart": apart, "microseconds": spent}), flush=True)
 
 
-def reproduce(name: str, runs: str, presets: str, figures: str, initials: str) -> None:
-    from aicau.paper import verdicts
-    from aicau.paper.plan import FIGURES, Plan, run
-
-    names = tuple(FIGURES) if figures == "all" else tuple(figures.split(","))
-    plan = Plan(names, int(runs), initials=tuple(map(int, initials.split(","))), presets=tuple(presets.split(",")))
-    begin = time.perf_counter()
-
-    def report(what: str, done: int, total: int) -> None:
-        spent = time.perf_counter() - begin
-        print(f"{name}: {what}, {done} of {total}, {spent:.1f} s", flush=True)
-
-    outcome = run(plan, "cuda", report=report)
-    judged = verdicts.judge(outcome)
-    seconds = {part: round(spent, 1) for part, spent in outcome.seconds.items()}
-    text = verdicts.to_markdown(judged, plan.runs)
-    text += f"\n{time.perf_counter() - begin:.1f} s in all: {json.dumps(seconds)}\n"
-    (OUT / f"claims-{name}.md").write_text(text)
-    frame = outcome.frame
-    last = frame["round"] == frame.groupby(["setting", "initial"])["round"].transform("max")
-    key = ["setting", "type", "initial", "strategy", "preset", "run"]
-    late = frame["round"] > frame.groupby(["setting", "initial"])["round"].transform("max") - verdicts.LAST
-    tail = frame[late & (frame["round"] > 0)].groupby(key)["mse"].mean().rename("last_ten")
-    both = tail.to_frame().join(frame[last].groupby(key)["mse"].mean().rename("final"))
-    both.round(5).to_csv(OUT / f"errors-{name}.csv")
-    frame.drop(columns="queried").round({"mse": 5}).to_csv(OUT / f"curves-{name}.csv.gz", index=False)
-    print(text, flush=True)
-
-
-def main() -> None:
-    verb, *rest = sys.argv[1:]
-    OUT.mkdir(parents=True, exist_ok=True)
-    {"time": measure, "reproduce": reproduce}[verb](*rest)
-
-
 if __name__ == "__main__":
-    main()
+    measure()

@@ -8,16 +8,16 @@ PYTHON="${PYTHON:-python}"
 mkdir -p "$OUT"
 begin=$(date +%s)
 say() { echo "== $(($(date +%s) - begin)) s: $*"; }
-quiet() { grep -v ' initial points, [0-9]* of ' | tail -n 45; }
+reproduce() { $PYTHON -m aicau reproduce all --device cuda --out "$OUT/$1" "${@:2}" | tail -n 45; }
 
 say "a step of Q"
-$PYTHON benchmarks/h200.py time | tee "$OUT/steps.txt"
+$PYTHON benchmarks/h200.py | tee "$OUT/steps.txt"
 say "Q's validation loss"
 $PYTHON benchmarks/q_learning.py --runs 20 --device cuda --streams --out "$OUT/q_learning.md" | tail -n 60
 say "mini-batches, 10 runs"
-$PYTHON benchmarks/h200.py reproduce mini 10 learns,printed all 10,100 | quiet
+reproduce mini --runs 10
 say "full batches, 10 runs"
-$PYTHON benchmarks/h200.py reproduce full 10 full-batch all 10,100 | quiet
+reproduce full --runs 10 --preset full-batch
 say "full batches, 50 runs"
-$PYTHON benchmarks/h200.py reproduce full50 50 full-batch all 10,100 | quiet
+reproduce full50 --runs 50 --preset full-batch
 say done

@@ -11,15 +11,24 @@ is how the error really changed with the next batch, beside what was expected.
 Constants were chosen with seed 7 (one run) on all sets but those in CHECKED.
 """
 
-import argparse
-import os
 import sys
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import torch
+import typer
+
+from aicau.campaign import progress
+from aicau.core import streams
+from aicau.ensembles import MLP
+from aicau.problems import replay
+from aicau.round import Round
+from aicau.simulation.loop import Lane, Loop
+from aicau.strategy import Strategy
+from common import command, folders, header, one_thread, row
 
 CHECKED = ["skillcraft", "sml", "stock", "tamielectric", "wine", "yacht"]
 INITIAL, BATCH, ROUNDS, MOST = 24, 10, 6, 400
@@ -27,16 +36,6 @@ INITIAL, BATCH, ROUNDS, MOST = 24, 10, 6, 400
 
 def rounds(folder: Path, run: int, seed: int) -> list[dict[str, Any]]:
     """One campaign: what was stated and what was true, by round."""
-    import torch
-
-    from aicau.campaign import progress
-    from aicau.core import streams
-    from aicau.ensembles import MLP
-    from aicau.problems import replay
-    from aicau.round import Round
-    from aicau.simulation.loop import Lane, Loop
-    from aicau.strategy import Strategy
-
     problem = replay.load(folder, MOST)
     keys = streams.runs(seed, run + 1)[-1:]
     initial = max(2, min(INITIAL, problem.pool.n // 3))
@@ -54,13 +53,13 @@ def rounds(folder: Path, run: int, seed: int) -> list[dict[str, Any]]:
         predictor = loop.how.predictor(state)
         said, own = predictor.predict(state), predictor.figures.to_json()
         plates = int(before.batch.unique().numel())
-        row = progress.over_pool(own, held, True, plates if problem.batch is not None else 0)
+        told = progress.over_pool(own, held, True, plates if problem.batch is not None else 0)
         stated.append((own["measurements"], own["unknown"] - own["common"]))
         counts, local = zip(*stated, strict=True)
-        row["gain"] = progress.gain(counts, row["factor"] * np.array(local), row["common"], own["shared"])
+        told["gain"] = progress.gain(counts, told["factor"] * np.array(local), told["common"], own["shared"])
         true = float(((said.mean - problem.truth) ** 2).mean() - unsure)
-        row |= {"set": folder.name, "run": run, "round": number, "true": max(true, 1e-12) ** 0.5}
-        found.append(row)
+        told |= {"set": folder.name, "run": run, "round": number, "true": max(true, 1e-12) ** 0.5}
+        found.append(told)
         new = loop.observations.rows > before.rows
         if new:
             index, y, batch = (
@@ -87,39 +86,33 @@ def report(table: pd.DataFrame) -> None:
         came=1 - table.groupby(["set", "run"]).true.shift(-1) / table.true,
     )
     apart = table["set"].isin(CHECKED)
-    print(
-        "| sets | rounds | held | stated / true | interval | gain, stated | gain, true |\n|---|---|---|---|---|---|---|"
-    )
+    header("sets", "rounds", "held", "stated / true", "interval", "gain, stated", "gain, true")
     parts = [("all", table), ("chosen on", table[~apart]), ("not chosen on", table[apart])]
     for name, part in [*parts, *table.groupby("set")]:
         if len(part):
             cells = (f"{part.held.mean():.2f}", f"{np.exp(part.ratio.mean()):.2f}", f"×/÷ {part.width.mean():.2f}")
             gains = (f"{part.gain[part.came.notna()].mean():.2f}", f"{part.came.mean():.2f}")
-            print(f"| {name} | {len(part)} | " + " | ".join((*cells, *gains)) + " |")
+            row(name, len(part), *cells, *gains)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", type=lambda text: text.split(","))
-    parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, help="all rounds as CSV")
-    options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before anything starts threads
+def main(
+    data: Annotated[Path, typer.Option()],
+    sets: str = "",
+    runs: int = 1,
+    seed: int = 0,
+    out: Annotated[Path | None, typer.Option(help="All rounds as CSV")] = None,
+) -> None:
+    one_thread()
     warnings.simplefilter("ignore")
-    from aicau.problems import replay
-
     found: list[dict[str, Any]] = []
-    for run in range(options.runs):
-        for folder in replay.folders(options.data):
-            if options.sets is None or folder.name in options.sets:
-                found += rounds(folder, run, options.seed)
-                print(f"{folder.name}, run {run}", file=sys.stderr, flush=True)
-                if options.out:
-                    pd.DataFrame(found).to_csv(options.out, index=False)
+    for run in range(runs):
+        for folder in folders(data, sets):
+            found += rounds(folder, run, seed)
+            print(f"{folder.name}, run {run}", file=sys.stderr, flush=True)
+            if out:
+                pd.DataFrame(found).to_csv(out, index=False)
     report(pd.DataFrame(found))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,6 +1,6 @@
 """How much faster the fused kernels are than batched PyTorch doing the same thing, on the same machine in the same run.
 
-    python benchmarks/kernels.py [--device cpu | cuda] [--epochs 20] [--runs 1 100] [--threads 1] [--busy] [--json]
+    python benchmarks/kernels.py [--device cpu | cuda] [--epochs 20] [--runs 1 100] [--threads 1] [--busy]
 
 Part by part: training of F_k for each head, training of Q, and the forward passes (PyTorch run by run on the CPU, or
 all runs in one batch). Then whole jobs: rounds of `simulate` with a paper strategy, with one kind of kernel or the
@@ -10,7 +10,6 @@ which other programs run. With `--epochs 500` the jobs are the paper's for F_k.
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,6 +24,7 @@ from aicau.core import streams
 from aicau.ensembles import kernels
 from aicau.ensembles.base import fold_membership
 from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, reference
+from common import best
 
 Call = Callable[[], Any]
 NEVER = 10**9
@@ -34,14 +34,12 @@ HEADS = {"squared": 1, "softmax": 3, "poisson": 1}
 
 
 def seconds(function: Call, device: str, repeats: int) -> float:
-    times = []
-    for _ in range(repeats + 1):
-        begin = clock[0]()
+    def work() -> None:
         function()
         if device == "cuda":
             torch.cuda.synchronize()
-        times.append(clock[0]() - begin)
-    return min(times[1:])
+
+    return best(work, repeats, clock[0])
 
 
 def networks(runs: int, head: str, epochs: int, device: str) -> tuple[Call, Call, Call]:
@@ -92,13 +90,11 @@ def job(strategy: str, runs: int, epochs: int, device: str) -> Call:
     return lambda: simulate("type2", [parsed], 50, 10, 1, runs, device=device, ensemble=ensemble)
 
 
-def row(name: str, runs: int, function: Call, device: str, repeats: int, other: Call | None = None) -> dict[str, Any]:
+def row(name: str, runs: int, function: Call, device: str, repeats: int, other: Call | None = None) -> None:
     fused = seconds(function, device, repeats)
     with kernels.use("reference"):
         plain = seconds(other or function, device, repeats)
-    found = {"what": name, "runs": runs, "fused_s": fused, "pytorch_s": plain, "ratio": plain / fused}
     print(f"{name:54} {runs:5} {fused * 1e3:11.1f} {plain * 1e3:11.1f} {plain / fused:8.1f}", flush=True)
-    return found
 
 
 def main() -> None:
@@ -109,29 +105,24 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="1 where other programs run")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--busy", action="store_true", help="time of the processor, where other programs run")
-    parser.add_argument("--json", action="store_true", help="print the table as JSON at the end, too")
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     if a.busy:
         clock[0] = time.process_time
     print(f"{a.device}, {torch.get_num_threads()} threads, {a.epochs} epochs, {ROWS} points, pool of {POOL}")
     print(f"{'':54} {'runs':>5} {'fused ms':>11} {'PyTorch ms':>11} {'ratio':>8}")
-    table = []
     for runs in a.runs:
         for head in HEADS:
             train, forward, batched = networks(runs, head, a.epochs, a.device)
-            table.append(row(f"training F_k, {head}", runs, train, a.device, a.repeats))
-            table.append(row(f"forward F_k, {head}", runs, forward, a.device, a.repeats, batched))
+            row(f"training F_k, {head}", runs, train, a.device, a.repeats)
+            row(f"forward F_k, {head}", runs, forward, a.device, a.repeats, batched)
         for size in (128, None):
             train, forward, batched = embeddings(runs, a.epochs, a.device, size)
             name = f"training Q, {'full batch' if size is None else f'mini-batches of {size}'}"
-            table.append(row(name, runs, train, a.device, a.repeats))
-        table.append(row("forward Q", runs, forward, a.device, a.repeats, batched))
+            row(name, runs, train, a.device, a.repeats)
+        row("forward Q", runs, forward, a.device, a.repeats, batched)
         for strategy in ("lc", "pemse:quadratic:eigen"):
-            whole = job(strategy, runs, a.epochs, a.device)
-            table.append(row(f"simulate {strategy}", runs, whole, a.device, 1))
-    if a.json:
-        print(json.dumps(table))
+            row(f"simulate {strategy}", runs, job(strategy, runs, a.epochs, a.device), a.device, 1)
 
 
 if __name__ == "__main__":

@@ -7,13 +7,10 @@ distribution around exp(1 + y). Points are random. Log loss or Poisson divergenc
 stated probabilities are from what came (mean absolute difference in ten bins), or what 90% intervals held.
 """
 
-import argparse
-import os
 import time
 import warnings
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
 import numpy as np
 import torch
 
@@ -24,6 +21,7 @@ from aicau.ensembles import MLP
 from aicau.prediction import outcome
 from aicau.problems import make, replay
 from aicau.round import Round
+from common import command, folders, header, one_thread, row
 
 
 def calibration(stated: np.ndarray, true: np.ndarray) -> float:
@@ -34,7 +32,7 @@ def calibration(stated: np.ndarray, true: np.ndarray) -> float:
     return float(np.abs(off).sum() / size.sum())
 
 
-def case(name: str, x: torch.Tensor, task: Task, y: np.ndarray, new: np.ndarray, points: int, run: int) -> list[float]:
+def case(x: torch.Tensor, task: Task, y: np.ndarray, new: np.ndarray, points: int, run: int) -> list[float]:
     """Losses and calibration: networks alone, mixture, and seconds of each."""
     index = torch.from_numpy(np.random.default_rng([run, 1]).choice(len(x), points, replace=False))[None]
     rows = Observations(index, torch.from_numpy(y).double()[index], torch.zeros_like(index[0]))
@@ -52,49 +50,39 @@ def case(name: str, x: torch.Tensor, task: Task, y: np.ndarray, new: np.ndarray,
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", type=lambda text: text.split(","))
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--points", type=int, default=60)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+def draw(truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Counts around their rates (n,), or labels by their probabilities (n, c)."""
+    if truth.ndim == 1:
+        return rng.poisson(truth).astype(float)
+    steps = truth.cumsum(1) / truth.sum(1, keepdims=True)
+    return (rng.random(len(truth))[:, None] > steps[:, :-1]).sum(1).astype(float)
+
+
+def main(data: Path | None = None, sets: str = "", runs: int = 4, points: int = 60) -> None:
+    one_thread()
     warnings.simplefilter("ignore")
-    print(
-        "| problem | loss: networks | mixture | ratio | calibration (classes) or 90% coverage: networks | mixture | s |"
-    )
-    print("|---|---|---|---|---|---|---|")
+    calibrated = "calibration (classes) or 90% coverage: networks"
+    header("problem", "loss: networks", "mixture", "ratio", calibrated, "mixture", "s")
     cases = []
     for name in ("class1", "class2"):
         problem = make(name)
         cases.append((name, problem.pool.x[::5], Task("classification", 3), problem.truth[::5].numpy()))
-    for folder in replay.folders(options.data) if options.data else []:
-        if options.sets is None or folder.name in options.sets:
-            problem = replay.load(folder, 500)
-            thirds = np.searchsorted(np.quantile(problem.truth.numpy(), [1 / 3, 2 / 3]), problem.truth.numpy())
-            cases.append((f"{folder.name}, thirds", problem.pool.x, Task("classification", 3), np.eye(3)[thirds]))
-            rate = np.exp(1 + problem.truth.clamp(-3, 3).numpy())
-            cases.append((f"{folder.name}, counts", problem.pool.x, Task("count"), rate))
+    for folder in folders(data, sets) if data else []:
+        problem = replay.load(folder, 500)
+        thirds = np.searchsorted(np.quantile(problem.truth.numpy(), [1 / 3, 2 / 3]), problem.truth.numpy())
+        cases.append((f"{folder.name}, thirds", problem.pool.x, Task("classification", 3), np.eye(3)[thirds]))
+        rate = np.exp(1 + problem.truth.clamp(-3, 3).numpy())
+        cases.append((f"{folder.name}, counts", problem.pool.x, Task("count"), rate))
     for name, x, task, truth in cases:
         found = []
-        for run in range(options.runs):
+        for run in range(runs):
             rng = np.random.default_rng([run, 0])
-
-            def draw(truth: np.ndarray = truth, rng: np.random.Generator = rng) -> np.ndarray:
-                if truth.ndim == 1:
-                    return rng.poisson(truth).astype(float)
-                steps = truth.cumsum(1) / truth.sum(1, keepdims=True)
-                return (rng.random(len(truth))[:, None] > steps[:, :-1]).sum(1).astype(float)
-
-            found.append(case(name, x, task, draw(), draw(), options.points, run))
+            found.append(case(x, task, draw(truth, rng), draw(truth, rng), points, run))
         before, wrong, _, after, right, seconds = np.mean(found, 0)
         ratio = np.exp(np.mean([np.log(one[3] / one[0]) for one in found]))
-        print(
-            f"| {name} | {before:.3f} | {after:.3f} | {ratio:.2f} | {wrong:.3f} | {right:.3f} | {seconds:.1f} |",
-            flush=True,
-        )
+        cells = (f"{one:.3f}" for one in (wrong, right))
+        row(name, f"{before:.3f}", f"{after:.3f}", f"{ratio:.2f}", *cells, f"{seconds:.1f}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -14,11 +14,19 @@ The error is that of the prediction over 300 candidates, root mean square, the u
 are paired by run: the same candidates, plates and noise.
 """
 
-import argparse
-import os
-
 import numpy as np
 import pandas as pd
+import torch
+
+from aicau import ensembles
+from aicau.campaign import layout
+from aicau.core import streams
+from aicau.core.observations import Observations
+from aicau.core.statistics import paired_ratio
+from aicau.core.task import REGRESSION
+from aicau.gp.plates import Controls
+from aicau.round import Round
+from common import command, ends, header, one_thread, row
 
 POOL, PLATES, SHIFT, GRADIENT, EDGE, NOISE, CONTROLS = 300, 4, 0.3, 0.5, -0.4, 0.1, 8
 SIZES = {"60 wells": (26, False), "96 wells": (44, True)}
@@ -31,8 +39,6 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 def wells(kind: str, points: list[int], edges: bool, rng: np.random.Generator) -> tuple[list, list]:
     """Places of the points and of the controls."""
-    from aicau.campaign import layout
-
     if kind == "layout":
         made = layout.make(96, {"control": CONTROLS}, edges)
         where = layout.assign(made, points, [int(rng.integers(2**31))])
@@ -43,15 +49,6 @@ def wells(kind: str, points: list[int], edges: bool, rng: np.random.Generator) -
 
 def run(seed: int, size: int, edges: bool) -> dict[str, float]:
     """Error of the prediction by the way the plates were filled."""
-    import torch
-
-    from aicau import ensembles
-    from aicau.core import streams
-    from aicau.core.observations import Observations
-    from aicau.core.task import REGRESSION
-    from aicau.gp.plates import Controls
-    from aicau.round import Round
-
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (POOL, 2))
     mu = truth(x)
@@ -59,8 +56,8 @@ def run(seed: int, size: int, edges: bool) -> dict[str, float]:
     angle, shift = rng.uniform(0, 2 * np.pi, PLATES), SHIFT * rng.normal(size=PLATES)
     field = NOISE * rng.normal(size=(PLATES, 8, 12))
     for plate in range(PLATES):
-        row, column = np.meshgrid(np.linspace(-0.5, 0.5, 8), np.linspace(-0.5, 0.5, 12), indexing="ij")
-        field[plate] += shift[plate] + GRADIENT * (np.cos(angle[plate]) * row + np.sin(angle[plate]) * column)
+        down, along = np.meshgrid(np.linspace(-0.5, 0.5, 8), np.linspace(-0.5, 0.5, 12), indexing="ij")
+        field[plate] += shift[plate] + GRADIENT * (np.cos(angle[plate]) * down + np.sin(angle[plate]) * along)
         field[plate, [0, -1]] += EDGE
         field[plate, 1:-1, [0, -1]] += EDGE
     errors = {}
@@ -86,25 +83,14 @@ def run(seed: int, size: int, edges: bool) -> dict[str, float]:
     return errors
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before anything starts threads
-    from aicau.core.statistics import paired_ratio
-
-    print(
-        "| wells used | in order | random | layout | layout / random | layout / in order |\n|---|---|---|---|---|---|"
-    )
+def main(runs: int = 20, seed: int = 0) -> None:
+    one_thread()
+    header("wells used", "in order", "random", "layout", "layout / random", "layout / in order")
     for name, (size, edges) in SIZES.items():
-        table = pd.DataFrame([run(options.seed + at, size, edges) for at in range(options.runs)])
-        cells = [f"{value:.3f}" for value in table.mean()]
-        for other in ("random", "in order"):
-            found = paired_ratio(table["layout"].to_numpy(), table[other].to_numpy())
-            cells.append(f"{found.mean:.2f} ({found.low:.2f} to {found.high:.2f})")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+        table = pd.DataFrame([run(seed + at, size, edges) for at in range(runs)])
+        found = [paired_ratio(table["layout"].to_numpy(), table[other].to_numpy()) for other in ("random", "in order")]
+        row(name, *(f"{value:.3f}" for value in table.mean()), *map(ends, found))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -6,7 +6,6 @@ Log marginal likelihood of the residuals of the paper's ensemble (inputs [x, μ_
 the better of both minus ours: at most 0.5 is asked for.
 """
 
-import argparse
 import math
 import warnings
 
@@ -15,25 +14,21 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from aicau import gp
+from common import command, header, numbers, row
 from q_learning import evidence
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--points", default="10,20,50,100,200")
-    parser.add_argument("--types", default="type2,type3")
-    a = parser.parse_args()
+def main(runs: int = 3, points: str = "10,20,50,100,200", types: str = "type2,type3") -> None:
     warnings.filterwarnings("ignore")
     worst = 0.0
-    print("| Type | points | ours | scikit-learn, 5 restarts | lost |\n|---|---|---|---|---|")
-    for kind in a.types.split(","):
-        for rows in map(int, a.points.split(",")):
-            known, _ = evidence(kind, rows, a.runs, torch.device("cpu"))
+    header("Type", "points", "ours", "scikit-learn, 5 restarts", "lost")
+    for kind in types.split(","):
+        for rows in numbers(points):
+            known, _ = evidence(kind, rows, runs, torch.device("cpu"))
             seen, residual = known.residuals()
             side = known.side_information().double()
             x = side.gather(1, seen.index[..., None].expand(-1, -1, side.shape[-1]))
-            for run in range(a.runs):
+            for run in range(runs):
                 y = (residual[run] - residual[run].mean()) / residual[run].std(correction=0)
                 fitted = gp.fit(x[run : run + 1], y[None], seen.valid[run : run + 1])
                 every = torch.ones_like(y[None], dtype=torch.bool)
@@ -44,9 +39,9 @@ def main() -> None:
                 model = GaussianProcessRegressor(kernel, alpha=1e-6, n_restarts_optimizer=5, random_state=run)
                 theirs = float(model.fit(x[run].numpy(), y.numpy()).log_marginal_likelihood_value_)
                 worst = max(worst, theirs - ours)
-                print(f"| {kind} | {rows} | {ours:.2f} | {theirs:.2f} | {max(theirs - ours, 0):.2f} |", flush=True)
+                row(kind, rows, f"{ours:.2f}", f"{theirs:.2f}", f"{max(theirs - ours, 0):.2f}")
     print(f"\nlargest loss: {worst:.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -7,7 +7,6 @@ An ask here is a real one: with results known it fits the model. Checked at the 
 candidate is pending in two asks, no process saw an error. Every process computes with one thread: they share a machine.
 """
 
-import argparse
 import importlib.util
 import multiprocessing
 import os
@@ -16,13 +15,17 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Annotated
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import numpy as np
 import pandas as pd
+import typer
 
 import postgres
+from aicau import Campaign
+from common import command
 
 POOL = 2000
 
@@ -30,8 +33,6 @@ POOL = 2000
 def station(address: str, number: int, rows: int, per_tell: int, asks: int, queue: object, start: object) -> None:
     """One station: tells its share, asks now and then."""
     try:
-        from aicau import Campaign
-
         campaign = Campaign.open(address, author=f"station {number}")
         rng = np.random.default_rng(number)
         campaign.status()
@@ -96,15 +97,12 @@ def together(target, arguments: list[tuple], processes: int) -> list[tuple]:
     return found
 
 
-def ours(address: str, name: str, options: argparse.Namespace) -> None:
-    from aicau import Campaign
-
+def ours(address: str, name: str, processes: int, rows: int, per_tell: int, asks: int) -> None:
     rng = np.random.default_rng(0)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(POOL)], "x": rng.random(POOL), "z": rng.random(POOL)})
     Campaign.create(address, pool, target="y", batch="plate").close()
-    share = options.rows // options.processes
-    jobs = [(address, i, share, options.per_tell, options.asks) for i in range(options.processes)]
-    found = together(station, jobs, options.processes)
+    share = rows // processes
+    found = together(station, [(address, i, share, per_tell, asks) for i in range(processes)], processes)
     wall = max(one[3] for one in found) - min(one[2] for one in found)
     asking = sum(one[4] for one in found)
     telling = max(one[3] - one[2] - one[4] for one in found)
@@ -113,54 +111,53 @@ def ours(address: str, name: str, options: argparse.Namespace) -> None:
         assert all(check.ok for check in campaign.doctor()), campaign.doctor()
         with campaign.store.reading() as session:
             plates = pd.Series([row.batch for row in session.measurements()]).value_counts()
-    expected = share // options.per_tell * options.processes
+    expected = share // per_tell * processes
     assert len(plates) == expected, (len(plates), expected)
-    assert (plates == options.per_tell).all()
-    added = sum(turn % 20 == 19 for turn in range(share // options.per_tell)) * options.processes
+    assert (plates == per_tell).all()
+    added = sum(turn % 20 == 19 for turn in range(share // per_tell)) * processes
     assert status["candidates"] == POOL + added, (status["candidates"], added)
     told = int(plates.sum())
     print(
-        f"aicau on {name}: {told} rows in {expected} tells and {status['asks']} asks by {options.processes} processes,"
+        f"aicau on {name}: {told} rows in {expected} tells and {status['asks']} asks by {processes} processes,"
         f" nothing lost, nothing doubled, no error: {wall:.1f} s, {told / wall:.0f} rows/s in all;"
-        f" asks, which fit a model, took {asking / options.processes:.1f} s: {told / telling:.0f} rows/s without them"
+        f" asks, which fit a model, took {asking / processes:.1f} s: {told / telling:.0f} rows/s without them"
     )
 
 
-def theirs(url: str, name: str, options: argparse.Namespace) -> None:
+def theirs(url: str, name: str, processes: int, rows: int) -> None:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     optuna.create_study(study_name="load", storage=url)
-    rows = options.optuna_rows // options.processes
-    found = together(optuna_station, [(url, i, rows) for i in range(options.processes)], options.processes)
+    found = together(optuna_station, [(url, i, rows // processes) for i in range(processes)], processes)
     wall = max(one[3] for one in found) - min(one[2] for one in found)
     kept = len(optuna.load_study(study_name="load", storage=url).trials)
     print(f"Optuna {optuna.__version__} on {name}: {kept} trials in {wall:.1f} s, {kept / wall:.0f} rows/s")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--processes", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=10_000)
-    parser.add_argument("--per-tell", type=int, default=25, help="rows in one tell; 1 is Optuna's way")
-    parser.add_argument("--asks", type=int, default=3, help="asks of each process")
-    parser.add_argument("--optuna-rows", type=int, default=2_000, help="it is slow: fewer rows, the rate is compared")
-    options = parser.parse_args()
+def main(
+    processes: int = 8,
+    rows: int = 10_000,
+    per_tell: Annotated[int, typer.Option(help="Rows in one tell; 1 is Optuna's way")] = 25,
+    asks: Annotated[int, typer.Option(help="Asks of each process")] = 3,
+    optuna_rows: Annotated[int, typer.Option(help="It is slow: fewer rows, the rate is compared")] = 2_000,
+) -> None:
+    sizes = processes, rows, per_tell, asks
     os.environ |= {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}  # read by the processes when they start
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         peer = importlib.util.find_spec("optuna") is not None
-        ours(str(folder / "c.db"), "SQLite", options)
+        ours(str(folder / "c.db"), "SQLite", *sizes)
         if peer:
-            theirs(f"sqlite:///{folder / 'optuna.db'}", "SQLite", options)
+            theirs(f"sqlite:///{folder / 'optuna.db'}", "SQLite", processes, optuna_rows)
         fresh = stack.enter_context(postgres.server(durable=True))
         if fresh is None:
             print("no PostgreSQL server binaries here")
             return
-        ours(fresh(), "PostgreSQL", options)
+        ours(fresh(), "PostgreSQL", *sizes)
         if peer:
-            theirs(fresh().replace("postgresql://", "postgresql+psycopg://"), "PostgreSQL", options)
+            theirs(fresh().replace("postgresql://", "postgresql+psycopg://"), "PostgreSQL", processes, optuna_rows)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

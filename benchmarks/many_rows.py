@@ -8,7 +8,6 @@ other points are predicted. `mse` is the squared error of their measurements, `n
 `--exact` rows the exact process is left out. The second form prints processor seconds on made-up data, on one thread.
 """
 
-import argparse
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import torch
 from aicau import gp, streams
 from aicau.prediction.models.process import MOST, settings
 from aicau.problems import replay
+from common import command, header, numbers, row
 
 SETS = "kin40k,protein,sgemm,diamonds,sarcoma_viability,lincs_a549"
 HELD = 2000
@@ -50,12 +50,11 @@ def compare(folder: Path, sizes: list[int], exact: int) -> None:
             mean, variance = fitted.both(x[held][None])
             wide, off = variance[0] + fitted.noise()[0], (y[held] - mean[0]) ** 2
             nll = float(0.5 * (wide.log() + off / wide).mean())
-            cells = [f"{float(off.mean()):.4f}", f"{nll:.3f}", f"{middle - begin:.2f}"]
-            cells += [f"{time.process_time() - middle:.2f}"]
-            print(f"| {folder.name} | {size} | {name} | " + " | ".join(cells) + " |", flush=True)
+            seconds = (f"{middle - begin:.2f}", f"{time.process_time() - middle:.2f}")
+            row(folder.name, size, name, f"{float(off.mean()):.4f}", f"{nll:.3f}", *seconds)
 
 
-def costs(size: int, candidates: int = 20_000, features: int = 16) -> None:
+def cost(size: int, candidates: int = 20_000, features: int = 16) -> None:
     draw = torch.Generator().manual_seed(0)
     x, at = (torch.randn(1, n, features, generator=draw).double() for n in (size, candidates))
     y = torch.sin(x[..., 0]) + x[..., 1] * x[..., 2] + 0.1 * torch.randn(1, size, generator=draw)
@@ -66,27 +65,26 @@ def costs(size: int, candidates: int = 20_000, features: int = 16) -> None:
         times.append(time.process_time())
         fitted.both(part)
     times.append(time.process_time())
-    print(f"| {size} | " + " | ".join(f"{one:.2f}" for one in np.diff(times)) + " |", flush=True)
+    row(size, *(f"{one:.2f}" for one in np.diff(times)))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--sets", default=SETS)
-    parser.add_argument("--sizes", default="1600,3000,10000")
-    parser.add_argument("--exact", type=int, default=3000)
-    parser.add_argument("--costs", default="")
-    a = parser.parse_args()
+def main(
+    data: Path | None = None,
+    sets: str = SETS,
+    sizes: str = "1600,3000,10000",
+    exact: int = 3000,
+    costs: str = "",
+) -> None:
     torch.set_num_threads(1)
-    if a.data is not None:
-        print("| set | rows | way | mse | nll | fit, s | predict, s |\n|" + "---|" * 7)
-        for name in a.sets.split(","):
-            compare(a.data / name, [int(size) for size in a.sizes.split(",")], a.exact)
-    if a.costs:
-        print("| rows | fit, s | 5,000 candidates, s | 20,000, s |\n|" + "---|" * 4)
-        for size in a.costs.split(","):
-            costs(int(size))
+    if data is not None:
+        header("set", "rows", "way", "mse", "nll", "fit, s", "predict, s")
+        for name in sets.split(","):
+            compare(data / name, numbers(sizes), exact)
+    if costs:
+        header("rows", "fit, s", "5,000 candidates, s", "20,000, s")
+        for size in numbers(costs):
+            cost(size)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -6,21 +6,22 @@ One plate of 96 values at random is told, then ten more; alarms are shares of th
 each plate by 10, by 1000, or by 1/1000. No model and no replicates: the comparison with all values is left.
 """
 
-import sys
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
+import typer
 
 from aicau.store.identity import Measurement
 from aicau.store.outliers import find
+from common import command, header, row
 
 
 def alarms(y: np.ndarray, factor: float | None) -> tuple[int, int]:
     """Alarms, and values that could have been one."""
     rng = np.random.default_rng(0)
-    told: list[SimpleNamespace] = []
+    told: list[Measurement] = []
     raised = count = 0
     for plate in range(11):
         values = rng.choice(y, 96)
@@ -31,16 +32,16 @@ def alarms(y: np.ndarray, factor: float | None) -> tuple[int, int]:
         found = {one.place for one in find(new, told, [])} if plate else set()
         raised += len(found) if factor is None else slip in found
         count += 0 if not plate else 96 if factor is None else 1
-        told += [SimpleNamespace(candidate=row.candidate, value=row.value) for row in new]
+        told += new
         if factor is not None and plate:
             told.pop(len(told) - 96 + slip)  # corrected
     return raised, count
 
 
-def main() -> None:
-    print("| data set | false alarms | ×10 found | ×1000 found | /1000 found |\n|---|---|---|---|---|")
+def main(data: Annotated[Path, typer.Argument()]) -> None:
+    header("data set", "false alarms", "×10 found", "×1000 found", "/1000 found")
     total = np.zeros((4, 2))
-    for folder in sorted(Path(sys.argv[1]).iterdir()):
+    for folder in sorted(data.iterdir()):
         file = next(iter(folder.glob("data.csv*")), None) if folder.is_dir() else None
         if file is None:
             continue
@@ -48,9 +49,9 @@ def main() -> None:
         y = table["y" if "y" in table else table.columns[-1]].to_numpy(dtype=float)
         found = [alarms(y[np.isfinite(y)], factor) for factor in (None, 10.0, 1000.0, 0.001)]
         total += found
-        print(f"| {folder.name} | {' | '.join(f'{raised / count:.1%}' for raised, count in found)} |")
-    print(f"| all | {' | '.join(f'{raised / count:.1%}' for raised, count in total)} |")
+        row(folder.name, *(f"{raised / count:.1%}" for raised, count in found))
+    row("all", *(f"{raised / count:.1%}" for raised, count in total))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -1,6 +1,6 @@
 """The paper's grid on this machine: ours against plain PyTorch and PyRelationAL, per round and extrapolated.
 
-    python benchmarks/paper_speed.py [--points 20,100,200] [--pyrelational PYTHON] [--json]
+    python benchmarks/paper_speed.py [--points 20,100,200] [--pyrelational PYTHON]
 
 A round is: train F_k (5 networks), predict the pool, and, where a strategy needs it, estimate the bias (Q or a Gaussian
 process). Ours is measured for 10 runs at once and divided by 10. Plain PyTorch trains network after network, Q on the
@@ -10,7 +10,6 @@ PyRelationAL (a Python of its own, see pyrelational_round.py) trains its Lightni
 the plain one is added. The grid is 45,000 rounds with 8,400 fits of Q and of the process, at the sizes they have there.
 """
 
-import argparse
 import json
 import subprocess
 import tempfile
@@ -18,23 +17,55 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+import typer
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-import speed
 from aicau import MLP, Direct, Evidence, Observations, problems
 from aicau.bias.quadratic import Quadratic, split_pairs
 from aicau.core import streams
 from aicau.paper.plan import BATCH, FIGURES, INITIALS, SINGLE, TYPES, Plan
+from common import command, header, numbers, row
 
 RUNS = 10
 EPOCHS = 2000
+
+
+def stack(sizes: tuple[int, ...], *between: Callable[[int], nn.Module]) -> nn.Sequential:
+    """Linear layers with these modules behind each but the last."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [nn.Linear(inputs, outputs), *(make(outputs) for make in between)]
+    return nn.Sequential(*layers[: len(layers) - len(between)])
+
+
+def pair_epoch(train: DataLoader[tuple[torch.Tensor, ...]], held: list[torch.Tensor]) -> Callable[[], None]:
+    """One epoch of Q the obvious way, on rows (x_i, x_j, δ_i δ_j): mini-batches of pairs, then the validation loss."""
+    psi = stack((4, 64, 64, 32, 16), nn.BatchNorm1d, lambda size: nn.ReLU(), lambda size: nn.Dropout(0.1))
+    optimiser = torch.optim.Adam(psi.parameters(), 3e-4, weight_decay=1e-5)
+
+    def loss(a: torch.Tensor, b: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        return nn.functional.mse_loss((psi(a) * psi(b)).sum(-1), target)
+
+    def epoch() -> None:
+        psi.train()
+        for batch in train:
+            optimiser.zero_grad()
+            loss(*batch).backward()
+            optimiser.step()
+        psi.eval()
+        with torch.no_grad():
+            loss(*held)
+
+    return epoch
 
 
 def timed(function: Callable[[], object]) -> float:
@@ -72,15 +103,7 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
         for member in range(5):
             seen = ~fitted.unseen[0, member]
             a, b = x[0, seen].float(), y[0, seen].float()
-            net = nn.Sequential(
-                nn.Linear(2, 32),
-                nn.ReLU(),
-                nn.Linear(32, 32),
-                nn.ReLU(),
-                nn.Linear(32, 16),
-                nn.ReLU(),
-                nn.Linear(16, 1),
-            )
+            net = stack((2, 32, 32, 16, 1), lambda size: nn.ReLU())
             optimiser = torch.optim.Adam(net.parameters(), 1e-3)
             best, waited = np.inf, 0
             for _ in range(500):
@@ -101,7 +124,7 @@ def measure(rows: int) -> dict[str, dict[str, float]]:
         columns = rows_side[0, i], rows_side[0, j], residual[0, i] * residual[0, j]
         train = DataLoader(TensorDataset(*(c[kind == 1] for c in columns)), batch_size=few.batch_size, shuffle=True)
         held = [c[kind == 2] for c in columns]
-        epoch = speed.pair_epoch(train, held)
+        epoch = pair_epoch(train, held)
         return min(timed(epoch) for _ in range(2)) * EPOCHS
 
     def plain_direct() -> None:
@@ -133,19 +156,17 @@ def grid(seconds: dict[int, dict[str, float]]) -> float:
     return total
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--points", default="20,100,200")
-    parser.add_argument("--pyrelational", help="Python of an environment with PyRelationAL 1.0.2")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
+def main(
+    points: str = "20,100,200",
+    pyrelational: Annotated[str | None, typer.Option(help="Python of an environment with PyRelationAL 1.0.2")] = None,
+) -> None:
     warnings.filterwarnings("ignore")
-    sizes = [int(rows) for rows in arguments.points.split(",")]
+    sizes = numbers(points)
     measured = {rows: measure(rows) for rows in sizes}
     table = {way: {rows: measured[rows][way] for rows in sizes} for way in ("ours", "plain PyTorch")}
-    if arguments.pyrelational:
+    if pyrelational:
         script = Path(__file__).resolve().with_name("pyrelational_round.py")
-        command = [arguments.pyrelational, str(script), "30", *map(str, sizes)]
+        command = [pyrelational, str(script), "30", *map(str, sizes)]
         with tempfile.TemporaryDirectory() as folder:  # Lightning leaves logs where it runs
             done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
         rounds = json.loads(done.stdout.strip().splitlines()[-1])
@@ -157,17 +178,15 @@ def main() -> None:
             for rows in sizes
         }
     hours = {way: grid(parts) / 3600 for way, parts in table.items()}
-    if arguments.json:
-        print(json.dumps({"seconds": table, "grid_hours": hours}))
-        return
-    print("| seconds per round | points | ensemble | Q | Gaussian process |\n|---|---|---|---|---|")
+    header("seconds per round", "points", "ensemble", "Q", "Gaussian process")
     for way, parts in table.items():
         for rows, part in parts.items():
-            print(f"| {way} | {rows} | {part['ensemble']:.3f} | {part['quadratic']:.3f} | {part['direct']:.3f} |")
-    print("\n| whole grid, extrapolated | hours | times ours |\n|---|---|---|")
+            row(way, rows, *(f"{part[name]:.3f}" for name in ("ensemble", "quadratic", "direct")))
+    print()
+    header("whole grid, extrapolated", "hours", "times ours")
     for way, value in hours.items():
-        print(f"| {way} | {value:.2f} | {value / hours['ours']:.0f} |")
+        row(way, f"{value:.2f}", f"{value / hours['ours']:.0f}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -8,43 +8,31 @@ plate shares; where it is ignored, neither. Prints final errors to the truth of 
 prediction, and their paired ratios with 95% intervals.
 """
 
-import argparse
-
 import numpy as np
 
 from aicau.bias import Posterior
 from aicau.core import checks, streams
 from aicau.core.statistics import paired_ratio
 from aicau.ensembles import MLP
-from aicau.problems import plates
+from aicau.problems import Problem, plates
 from aicau.round import Round
 from aicau.simulation.loop import Lane, Loop
 from aicau.strategy import Strategy
-
-parser = argparse.ArgumentParser()
-parser.add_argument("--runs", type=int, default=20)
-parser.add_argument("--rounds", type=int, default=10)
-parser.add_argument("--device", default="auto")
-parser.add_argument("--icc", type=float, action="append")
-parser.add_argument("--sigma", type=float, default=0.5)
-arguments = parser.parse_args()
+from common import command, header, row
 
 
-def errors(icc: float, known: bool) -> dict[tuple[str, str], np.ndarray]:
+def errors(problem: Problem, known: bool, runs: int, rounds: int, device: str) -> dict[tuple[str, str], np.ndarray]:
     """Final squared errors per run, by strategy and by what predicts."""
     estimator = Posterior() if known else Posterior(batches="none")
     strategies = [Strategy.parse("random"), Strategy.parse("default", bias=estimator)]
-    problem = plates(icc=icc, sigma=arguments.sigma)
-    keys = streams.runs(0, arguments.runs)
-    device = checks.pick_device(arguments.device)
-    how = Round(MLP(), plates=known)
-    loop = Loop([Lane(problem, one) for one in strategies], 10, 10, arguments.rounds, keys, device, how)
+    lanes, how = [Lane(problem, one) for one in strategies], Round(MLP(), plates=known)
+    loop = Loop(lanes, 10, 10, rounds, streams.runs(0, runs), checks.pick_device(device), how)
     while not loop.done:
         loop.advance()
     assert loop.fitted is not None
     found: dict[tuple[str, str], list[float]] = {}
     for at, strategy in enumerate(strategies):
-        for run in range(arguments.runs):
+        for run in range(runs):
             state = loop.fitted[at][run : run + 1]
             said = how.predictor(state, estimator).predict(state)
             for what, mean in (("ensemble", said.ensemble), ("debiased", said.mean)):
@@ -53,15 +41,23 @@ def errors(icc: float, known: bool) -> dict[tuple[str, str], np.ndarray]:
     return {key: np.array(values) for key, values in found.items()}
 
 
-print("| ICC | strategy | prediction | error, plate known | error, plate ignored | ratio | 95% interval |")
-print("|---|---|---|---|---|---|---|")
-for icc in arguments.icc or [0.0, 0.5, 0.8]:
-    known, ignored = errors(icc, True), errors(icc, False)
-    for (strategy, what), value in known.items():
-        other = ignored[strategy, what]
-        ratio = paired_ratio(value, other)
-        print(
-            f"| {icc} | {strategy} | {what} | {value.mean():.3f} | {other.mean():.3f} | {ratio.mean:.2f}"
-            f" | {ratio.low:.2f} to {ratio.high:.2f} |",
-            flush=True,
-        )
+def main(
+    runs: int = 20,
+    rounds: int = 10,
+    device: str = "auto",
+    icc: list[float] = [0.0, 0.5, 0.8],  # noqa: B006
+    sigma: float = 0.5,
+) -> None:
+    header("ICC", "strategy", "prediction", "error, plate known", "error, plate ignored", "ratio", "95% interval")
+    for one in icc:
+        problem = plates(icc=one, sigma=sigma)
+        known, ignored = (errors(problem, told, runs, rounds, device) for told in (True, False))
+        for (strategy, what), value in known.items():
+            other = ignored[strategy, what]
+            ratio = paired_ratio(value, other)
+            cells = f"{value.mean():.3f}", f"{other.mean():.3f}", f"{ratio.mean:.2f}"
+            row(one, strategy, what, *cells, f"{ratio.low:.2f} to {ratio.high:.2f}")
+
+
+if __name__ == "__main__":
+    command(main)

@@ -8,60 +8,59 @@ twice: with shifts of batches by REML as they are, and weighed by the probabilit
 the coverage of 90% intervals of a new measurement.
 """
 
-import argparse
 import math
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 from unittest.mock import patch
 
 import torch
+import typer
 
 from aicau.core import streams
-from aicau.core.observations import Observations
 from aicau.ensembles import MLP
 from aicau.gp import plates
 from aicau.prediction.regression import Regression
 from aicau.problems import replay
 from aicau.round import Round, round_keys
+from common import command, folders, header, row
 from prediction import BATCH, LEVEL, ROUNDS, measured
 
+COMPARED = plates.compared
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sets", type=lambda text: text.split(","))
-    parser.add_argument("--runs", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=900)
-    options = parser.parse_args()
+
+def certain(*rows: torch.Tensor | None) -> tuple[plates.noise.Fitted, torch.Tensor]:
+    """The fit, as if it were certain that batches differ."""
+    fitted = COMPARED(*rows)[0]
+    return fitted, torch.ones_like(fitted.shared)
+
+
+def main(data: Annotated[Path, typer.Option()], sets: str = "", runs: int = 2, seed: int = 900) -> None:
     warnings.simplefilter("ignore")
-    print("| set, run | σ_b² as it is | weighed | squared error, weighed / as it is | coverage as it is | weighed |")
-    print("|" + "---|" * 6)
+    header("set, run", "σ_b² as it is", "weighed", "squared error, weighed / as it is", "coverage as it is", "weighed")
     logs = []
-    for folder in replay.folders(options.data):
-        if options.sets and folder.name not in options.sets:
-            continue
+    for folder in folders(data, sets):
         problem = replay.load(folder, 500)
-        for run in range(options.runs):
-            keys = streams.runs(options.seed, run + 1)[-1:]
-            rows = Observations(*(torch.from_numpy(part) for part in measured(problem, "default", keys).values()))
+        for run in range(runs):
+            keys = streams.runs(seed, run + 1)[-1:]
+            rows = measured(problem, "default", keys)
             every = torch.arange(problem.pool.n)[None]
             new = problem.measure(every, torch.zeros_like(every), keys, ROUNDS + 1)[0]
             fresh = rows.counts(problem.pool.n)[0] == 0
             found = []
-            for sure in (True, False):
-                always = patch.object(plates, "certainty", lambda fitted: torch.ones_like(fitted.shared))
-                with always if sure else patch.object(plates, "certainty", plates.certainty):
+            for way in (certain, COMPARED):
+                with patch.object(plates, "compared", way):
                     state = Round(MLP()).fit(problem.pool.x, rows, round_keys(keys, ROUNDS))
                 said = replace(Regression().fit(state, None, ()).predict(state), level=LEVEL)
                 held = ((said.new_low <= new) & (new <= said.new_high))[fresh].double().mean()
                 found.append((float(state.shared[0]), float(((said.mean - problem.truth) ** 2).mean()), float(held)))
             (before, error, held), (after, other, now) = found
             logs.append(math.log(other / error))
-            name = f"{folder.name}, {run}"
-            print(f"| {name} | {before:.4f} | {after:.4f} | {other / error:.2f} | {held:.2f} | {now:.2f} |", flush=True)
+            shares = (f"{one:.2f}" for one in (other / error, held, now))
+            row(f"{folder.name}, {run}", f"{before:.4f}", f"{after:.4f}", *shares)
     print(f"\n{math.exp(sum(logs) / len(logs)):.3f} over {len(logs)} runs of {ROUNDS} rounds of {BATCH}")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

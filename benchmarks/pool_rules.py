@@ -9,12 +9,9 @@ is slow. The last lines fit seconds ∝ n^e, over all sizes and from each to the
 coordinates and 96 of the points as measured, like LCMD; the expected squared error is drawn at random.
 """
 
-import argparse
-import json
-import subprocess
-import sys
-
 import numpy as np
+
+from common import child, command, numbers
 
 FRAME = """
 import json, resource, sys, time
@@ -74,40 +71,30 @@ with contextlib.redirect_stdout(io.StringIO()):
 )
 
 
-def once(code: str, *arguments: int) -> dict[str, float]:
-    done = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(done.stderr)
-    return dict(json.loads(done.stdout.splitlines()[-1]))
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--features", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=96)
-    parser.add_argument("--sizes", default="10000,100000,1000000,10000000", help="rows that the growth is measured on")
-    parser.add_argument("--repeats", type=int, default=3)
-    options = parser.parse_args()
-    size = options.features, options.batch
-
-    def child(code: str, *arguments: int) -> dict[str, float]:
-        found = [once(code, *arguments) for _ in range(options.repeats)]
+def main(
+    rows: int = 1_000_000,
+    features: int = 128,
+    batch: int = 96,
+    sizes: str = "10000,100000,1000000,10000000",
+    repeats: int = 3,
+) -> None:
+    def median(code: str, n: int) -> dict[str, float]:
+        found = [child(code, n, features, batch) for _ in range(repeats)]
         return {name: float(np.median([one[name] for one in found])) for name in found[0]}
 
-    theirs = child(LCMD, options.rows, *size)
+    theirs = median(LCMD, rows)
     print("LCMD ", theirs, flush=True)
     for name, code in RULES.items():
-        ours = child(code, options.rows, *size)
+        ours = median(code, rows)
         print(name, ours, f"seconds / LCMD's: {ours['seconds'] / theirs['seconds']:.2f}", flush=True)
-    sizes = [int(part) for part in options.sizes.split(",")]
+    counts = numbers(sizes)
     for name, code in RULES.items():
-        seconds = [child(code, n, *size)["seconds"] for n in sizes]
-        exponent = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
-        steps = np.diff(np.log(seconds)) / np.diff(np.log(sizes))
+        seconds = [median(code, n)["seconds"] for n in counts]
+        exponent = float(np.polyfit(np.log(counts), np.log(seconds), 1)[0])
+        steps = np.diff(np.log(seconds)) / np.diff(np.log(counts))
         words = f"from size to size {', '.join(f'{step:.2f}' for step in steps)}"
-        print(f"exponent of {name} {exponent:.2f}, {words}: {dict(zip(sizes, seconds, strict=True))}", flush=True)
+        print(f"exponent of {name} {exponent:.2f}, {words}: {dict(zip(counts, seconds, strict=True))}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -14,19 +14,36 @@ Intervals are 95% intervals over runs, of those runs that have all sets.
 Models, priors and powers were chosen on the sets in CHOSEN_ON, and checked on the others.
 """
 
-import argparse
 import math
-import os
 import sys
 import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
+import torch
+import typer
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
+from torch import Tensor
+
+from aicau.core import streams
+from aicau.core.engine import Engine
+from aicau.core.files import write_whole
+from aicau.core.observations import Observations
+from aicau.core.statistics import mean_interval, ratio
+from aicau.ensembles import MLP
+from aicau.prediction.regression import Regression, ValuePredictor
+from aicau.problems import Problem, replay
+from aicau.round import Round, round_keys
+from aicau.simulation.loop import Lane, Loop
+from aicau.strategy import Strategy
+from common import ends, folders, header, one_thread, row
 
 CHOSEN_ON = ["agnp", "aqsol_sources", "crossed_barrel", "diamonds", "kin40k", "lincs_a549", "airfoil", "autompg"]
 CHOSEN_ON += ["bike", "pumadyn32nm", "skillcraft", "yacht"]
@@ -34,33 +51,20 @@ DESIGNS = ("random", "default")
 INITIAL, BATCH, ROUNDS, LEVEL = 40, 5, 10, 0.9
 ASKED = (0.87, 0.93)  # coverage of intervals at LEVEL
 HANDED, TODAY, PLAIN, PART = "combination", "today", "sklearn ", "… "  # predictors, or how their names begin
-Points = dict[str, np.ndarray]
 
 
-def measured(problem: Any, design: str, keys: Any) -> Points:
+def measured(problem: Problem, design: str, keys: Tensor) -> Observations:
     """The measurements of one run by one design."""
-    import torch
-
-    from aicau.ensembles import MLP
-    from aicau.round import Round
-    from aicau.simulation.loop import Lane, Loop
-    from aicau.strategy import Strategy
-
     initial = max(2, min(INITIAL, problem.pool.n // 3))
     lane = Lane(problem, Strategy.parse(design))
     loop = Loop([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP()))
     while loop.round < loop.rounds:
         loop.advance()
-    o = loop.observations[0]
-    return {name: getattr(o, name).numpy() for name in ("index", "y", "round", "batch")}
+    return loop.observations[0]
 
 
 def plain(x: Any, points: Any, y: Any) -> Iterator[tuple[str, Any, float]]:
     """Models as a user of scikit-learn writes them: name, prediction over the pool, seconds."""
-    from sklearn.ensemble import RandomForestRegressor
-    from sklearn.gaussian_process import GaussianProcessRegressor
-    from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
-
     lengths = np.ones(x.shape[1])
     for name, kernel in (("rbf", RBF(lengths)), ("matern", Matern(lengths, nu=2.5)), ("forest", None)):
         begin = time.perf_counter()
@@ -70,16 +74,8 @@ def plain(x: Any, points: Any, y: Any) -> Iterator[tuple[str, Any, float]]:
         yield f"{PLAIN}{name}", model.fit(points, y).predict(x), time.perf_counter() - begin
 
 
-def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, Any]]:
+def predictors(problem: Problem, rows: Observations, keys: Tensor) -> Iterator[dict[str, Any]]:
     """Error, coverage and seconds of each predictor on one run's points."""
-    import torch
-
-    from aicau.core.observations import Observations
-    from aicau.ensembles import MLP
-    from aicau.prediction.regression import Regression, ValuePredictor
-    from aicau.round import Round, round_keys
-
-    rows = Observations(*(torch.from_numpy(points[name]) for name in ("index", "y", "round", "batch")))
     x, truth = problem.pool.x, problem.truth
     begin = time.perf_counter()
     state = Round(MLP()).fit(x, rows, round_keys(keys, ROUNDS))
@@ -89,13 +85,13 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
     fresh = rows.counts(len(truth))[0] == 0
     known = fresh & (problem.capacity > 1)
 
-    def row(name: str, mean: Any, seconds: float, said: Any = None) -> dict[str, Any]:
+    def judged(name: str, mean: Any, seconds: float, said: Any = None) -> dict[str, Any]:
         found = {"predictor": name, "mse": float(((torch.as_tensor(mean) - truth) ** 2).mean()), "seconds": seconds}
         if said is not None:
-            ends = replace(said, level=LEVEL)
-            found["coverage"] = float(((new >= ends.new_low) & (new <= ends.new_high))[fresh].double().mean())
-            found["held"] = float(((truth >= ends.low) & (truth <= ends.high))[known].double().mean())
-            found["width"] = float((ends.new_high - ends.new_low)[fresh].mean())
+            own = replace(said, level=LEVEL)
+            found["coverage"] = float(((new >= own.new_low) & (new <= own.new_high))[fresh].double().mean())
+            found["held"] = float(((truth >= own.low) & (truth <= own.high))[known].double().mean())
+            found["width"] = float((own.new_high - own.new_low)[fresh].mean())
             # 1 where `unknown` is the expected squared error of what is handed out
             found["expected"] = float(said.unknown.mean()) / found["mse"]
         return found
@@ -106,18 +102,18 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
     today = replace(whole, combination=None).predict(state)
-    yield row("networks", today.ensemble, trained)
-    yield row(TODAY, today.mean, trained + time.perf_counter() - begin, today)
-    yield row(HANDED, handed.mean, trained + seconds, handed)
+    yield judged("networks", today.ensemble, trained)
+    yield judged(TODAY, today.mean, trained + time.perf_counter() - begin, today)
+    yield judged(HANDED, handed.mean, trained + seconds, handed)
     together = whole.combination
     assert together is not None
     at = together.frame.coordinates(x.double())
     for name, model in together.models.items():
-        yield row(f"{PART}{name}", state.in_units(model.mean(at)[None])[0], math.nan)
+        yield judged(f"{PART}{name}", state.in_units(model.mean(at)[None])[0], math.nan)
     seen = rows.collapse()
     kept = seen.valid[0]
     for name, mean, seconds in plain(x.numpy(), x[seen.index[0][kept]].numpy(), seen.mean[0][kept].numpy()):
-        yield row(name, mean, seconds)
+        yield judged(name, mean, seconds)
 
 
 @dataclass(frozen=True)
@@ -132,12 +128,7 @@ class Task:
 
 def play(task: Task) -> list[dict[str, Any]]:
     """All rows of both designs."""
-    import torch
-
-    from aicau.core import streams
-    from aicau.problems import replay
-
-    torch.set_num_threads(1)
+    one_thread()
     warnings.simplefilter("ignore")
     problem = replay.load(task.folder, task.most)
     keys = streams.runs(task.seed, task.run + 1)[-1:]
@@ -148,27 +139,34 @@ def play(task: Task) -> list[dict[str, Any]]:
     return rows
 
 
-def run(options: argparse.Namespace) -> None:
-    """Compute what is missing in `--rows`."""
-    os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"  # before anything starts threads
-    from aicau.core.engine import Engine
-    from aicau.core.files import write_whole
-    from aicau.problems import replay
+app = typer.Typer(help=__doc__.splitlines()[0], add_completion=False, pretty_exceptions_enable=False)
+Rows = Annotated[Path, typer.Option(help="All rows, as CSV")]
+Sets = Annotated[str, typer.Option(help="These only, with commas between")]
 
-    folders = [one for one in replay.folders(options.data) if options.sets is None or one.name in options.sets]
-    table = pd.read_csv(options.rows) if options.rows.exists() else pd.DataFrame()
+
+@app.command()
+def run(
+    data: Annotated[Path, typer.Option(help="The folder of the data sets")],
+    rows: Rows,
+    sets: Sets = "",
+    runs: int = 20,
+    seed: int = 0,
+    most: int = 500,
+    jobs: Annotated[int, typer.Option(help="Processes, of one thread each")] = 1,
+    seconds: Annotated[float, typer.Option(help="Begin nothing new after so long")] = math.inf,
+) -> None:
+    """Compute what is missing in `--rows`."""
+    table = pd.read_csv(rows) if rows.exists() else pd.DataFrame()
     done = set() if table.empty else set(zip(table["set"], table["run"], strict=True))
-    tasks = [Task(one, run, options.seed, options.most) for run in range(options.runs) for one in folders]
+    tasks = [Task(one, run, seed, most) for run in range(runs) for one in folders(data, sets)]
     tasks = [task for task in tasks if (task.folder.name, task.run) not in done]
     begin = time.monotonic()
-    in_time = (task for task in tasks if time.monotonic() - begin < options.seconds)
-    for number, (task, rows) in enumerate(zip(tasks, Engine(jobs=options.jobs).over(play, in_time), strict=False), 1):
-        table = pd.concat([table, pd.DataFrame(rows)])
-        write_whole(options.rows, lambda path, found=table: found.to_csv(path, index=False, float_format="%.6g"))
-        spent = time.monotonic() - begin
-        print(
-            f"{number} of {len(tasks)}: {task.folder.name}, run {task.run} ({spent:.0f} s)", file=sys.stderr, flush=True
-        )
+    in_time = (task for task in tasks if time.monotonic() - begin < seconds)
+    for number, (task, found) in enumerate(zip(tasks, Engine(jobs=jobs).over(play, in_time), strict=False), 1):
+        table = pd.concat([table, pd.DataFrame(found)])
+        write_whole(rows, lambda path, found=table: found.to_csv(path, index=False, float_format="%.6g"))
+        where = f"{task.folder.name}, run {task.run} ({time.monotonic() - begin:.0f} s)"
+        print(f"{number} of {len(tasks)}: {where}", file=sys.stderr, flush=True)
 
 
 class Summary:
@@ -192,15 +190,10 @@ class Summary:
 
     def ratio(self, one: pd.DataFrame, other: pd.DataFrame) -> str:
         """Geometric mean over sets, with its interval over runs."""
-        from aicau.core.statistics import mean_interval
-
-        found = mean_interval((one - other).loc[self.runs].mean(axis=1).to_numpy())
-        return "{:.3f} ({:.3f} to {:.3f})".format(*np.exp([found.mean, found.low, found.high]))
+        return ends(ratio((one - other).loc[self.runs].mean(axis=1).to_numpy()), 3)
 
     def worse(self, design: str, names: list[str]) -> list[str]:
         """Sets on which the combination is worse than one of these beyond doubt, on the same points."""
-        from aicau.core.statistics import mean_interval
-
         handed, found = self.errors(HANDED, design), []
         for name in names:
             for place, log in (handed - self.errors(name, design)).items():
@@ -242,36 +235,36 @@ class Summary:
     def print(self, title: str) -> None:
         """All tables, in Markdown."""
         print(f"\n## {title}: {self.table['set'].nunique()} sets, {len(self.runs)} runs of all of them\n")
-        print("| | points of `default` | random points |\n|---|---|---|")
+        header("", "points of `default`", "random points")
         for cells in self.asked():
-            print(f"| {' | '.join(cells)} |")
+            row(*cells)
         print("\nSquared error over today's on the same points; the rest is a mean over both designs.\n")
-        print("| predictor | points of `default` | random points | expected / real error | seconds |")
-        print("|---|---|---|---|---|")
+        header("predictor", "points of `default`", "random points", "expected / real error", "seconds")
         for name in self.names:
             cells = [self.ratio(self.errors(name, d), self.errors(TODAY, d)) for d in DESIGNS[::-1]]
             own = self.table[self.table["predictor"] == name]
-            print(f"| {name} | {' | '.join(cells)} | {own['expected'].mean():.2f} | {own['seconds'].mean():.2f} |")
+            row(name, *cells, f"{own['expected'].mean():.2f}", f"{own['seconds'].mean():.2f}")
 
     def by_set(self) -> None:
         """Every set: error over today's on the same points, and coverage."""
         for design in DESIGNS[::-1]:
             print(f"\nPoints of {design}, error / today's; coverage of a new measurement and of the truth:\n")
-            print(f"| set | {' | '.join(self.names)} | new | truth |\n|{'---|' * (len(self.names) + 3)}")
+            header("set", *self.names, "new", "truth")
             off = self.logs.loc[design].sub(self.logs.loc[design][TODAY], axis=0).groupby("set").mean()
             own = self.table[(self.table["predictor"] == HANDED) & (self.table["design"] == design)].groupby("set")
             for place in off.index:
                 cells = [f"{math.exp(off.loc[place, name]):.2f}" for name in self.names]
                 cells += [f"{own[name].mean()[place]:.3f}" for name in ("coverage", "held")]
-                print(f"| {place} | {' | '.join(cells)} |")
+                row(place, *cells)
 
 
-def summary(options: argparse.Namespace) -> None:
+@app.command()
+def summary(rows: Rows, sets: Sets = "", runs: int = 20) -> None:
     """Tables of `--rows`."""
-    table = pd.read_csv(options.rows)
-    if options.sets:
-        table = table[table["set"].isin(options.sets)]
-    table = table[table["run"] < options.runs].sort_values(["set", "run"], kind="stable")
+    table = pd.read_csv(rows)
+    if sets:
+        table = table[table["set"].isin(sets.split(","))]
+    table = table[table["run"] < runs].sort_values(["set", "run"], kind="stable")
     chosen = table["set"].isin(CHOSEN_ON)
     for title, part in (("All", table), ("Chosen on", table[chosen]), ("Not chosen on", table[~chosen])):
         if len(part):
@@ -279,22 +272,5 @@ def summary(options: argparse.Namespace) -> None:
     Summary(table).by_set()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=("run", "summary"))
-    parser.add_argument("--rows", type=Path, required=True, help="all rows, as CSV")
-    parser.add_argument("--data", type=Path, help="for run: the folder of the data sets")
-    parser.add_argument("--sets", type=lambda text: text.split(","), help="these only")
-    parser.add_argument("--runs", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most", type=int, default=500)
-    parser.add_argument("--jobs", type=int, default=1, help="processes, of one thread each")
-    parser.add_argument("--seconds", type=float, default=math.inf, help="begin nothing new after so long")
-    options = parser.parse_args()
-    if options.verb == "run" and options.data is None:
-        parser.error("run needs --data")
-    (run if options.verb == "run" else summary)(options)
-
-
 if __name__ == "__main__":
-    main()
+    app()

@@ -9,19 +9,21 @@ the epochs, and the error of the off-diagonal entries of Δ̂ over unmeasured po
 of direct estimation.
 """
 
-import argparse
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Annotated
 
 import torch
+import typer
 
 from aicau import MLP, Direct, Evidence, Observations, Quadratic, problems
 from aicau.core import checks, streams
 from aicau.core.omega import Omega
 from aicau.ensembles.kernels import EmbeddingSettings
+from common import command, numbers
 
 USUAL, PRINTED = (0.9, 0.999), (0.999, 0.9)
 SETTINGS = {
@@ -65,58 +67,55 @@ def row(kind: str, rows: int, name: str, known: Evidence, truth: torch.Tensor, d
     fitted = quadratic.fit(known)
     zero, mean = (fitted.losses.double() / base for base in fitted.baselines())
     best = fitted.epochs.double().median()
-    numbers = [float(x) for x in ((zero < 1).double().mean(), (mean < 1).double().mean(), zero.median(), mean.median())]
+    below = [f"{float((part < 1).double().mean()):.2f}" for part in (zero, mean)]
+    losses = [f"{float(part.median()):.3f}" for part in (zero, mean)]
     seconds = time.perf_counter() - begin
     entries = float(off_diagonal(quadratic.estimate(known, fitted), truth, known.observations).median())
-    shares = " | ".join(f"{number:.2f}" for number in numbers[:2]) + " | " + " | ".join(f"{n:.3f}" for n in numbers[2:])
-    return f"| {kind} | {rows} | {name} | {shares} | {float(best):.0f} | {entries:.2f} | {direct:.2f} | {seconds:.1f} |"
+    cells = [kind, str(rows), name, *below, *losses, f"{float(best):.0f}", f"{entries:.2f}", f"{direct:.2f}"]
+    return f"| {' | '.join(cells)} | {seconds:.1f} |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=4)
-    parser.add_argument("--points", default="10,20,35,65,100,150,200")
-    parser.add_argument("--types", default="type2")
-    parser.add_argument("--only", action="append", choices=list(SETTINGS))
-    parser.add_argument("--most", type=int, default=100, help="points up to which mini-batches of 32 are tried")
-    parser.add_argument("--epochs", type=int, default=2000)
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--streams", action="store_true", help="all settings at once, each on a CUDA stream of its own")
-    parser.add_argument("--out", type=Path)
-    a = parser.parse_args()
-    device = checks.pick_device(a.device)
+def main(
+    runs: int = 4,
+    points: str = "10,20,35,65,100,150,200",
+    types: str = "type2",
+    only: list[str] = list(SETTINGS),  # noqa: B006
+    most: Annotated[int, typer.Option(help="Points up to which mini-batches of 32 are tried")] = 100,
+    epochs: int = 2000,
+    device: str = "auto",
+    at_once: Annotated[
+        bool, typer.Option("--streams", help="All settings at once, each on a CUDA stream of its own")
+    ] = False,
+    out: Path | None = None,
+) -> None:
+    place = checks.pick_device(device)
     lines = [
         "| Type | points | batch, betas | below zero | below mean | loss / zero | loss / mean | epochs |"
         " off-diagonal: Q | direct | seconds |",
         "|---" * 11 + "|",
     ]
     print("\n".join(lines), flush=True)
-    known = {
-        (kind, n): evidence(kind, n, a.runs, device)
-        for kind in a.types.split(",")
-        for n in map(int, a.points.split(","))
-    }
+    known = {(kind, n): evidence(kind, n, runs, place) for kind in types.split(",") for n in numbers(points)}
     direct = {
         key: float(off_diagonal(Direct().estimate(e), t, e.observations).median()) for key, (e, t) in known.items()
     }
 
     def setting(name: str) -> None:
-        with torch.cuda.stream(torch.cuda.Stream(device)) if a.streams else nullcontext():
+        with torch.cuda.stream(torch.cuda.Stream(place)) if at_once else nullcontext():
             for (kind, n), (seen, truth) in known.items():
-                if n <= a.most or not name.startswith("32,"):
-                    lines.append(row(kind, n, name, seen, truth, direct[kind, n], a.epochs))
+                if n <= most or not name.startswith("32,"):
+                    lines.append(row(kind, n, name, seen, truth, direct[kind, n], epochs))
                     print(lines[-1], flush=True)
-                    if a.out:
-                        a.out.write_text("\n".join(lines[:2] + sorted(lines[2:])) + "\n")
+                    if out:
+                        out.write_text("\n".join(lines[:2] + sorted(lines[2:])) + "\n")
 
-    names = a.only or list(SETTINGS)
-    if a.streams:
+    if at_once:
         first = next(iter(known.values()))[0]
         for name in ("128,usual", "full,usual"):  # compiled once, by one thread
             Quadratic(replace(SETTINGS[name], max_epochs=1)).fit(first)
-    with ThreadPoolExecutor(len(names) if a.streams else 1) as pool:
-        list(pool.map(setting, names))
+    with ThreadPoolExecutor(len(only) if at_once else 1) as pool:
+        list(pool.map(setting, only))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -3,7 +3,6 @@
 python benchmarks/second_ask.py [--candidates 2000] [--points 8]
 """
 
-import argparse
 import cProfile
 import pstats
 import tempfile
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from aicau import Campaign
+from common import command
 
 
 def timed(campaign: Campaign, points: int) -> str:
@@ -22,27 +22,24 @@ def timed(campaign: Campaign, points: int) -> str:
     return f"{time.perf_counter() - wall:.2f} s ({time.process_time() - processor:.2f} s of processor time)"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--candidates", type=int, default=2000)
-    parser.add_argument("--points", type=int, default=8)
-    options = parser.parse_args()
-    rng, n = np.random.default_rng(0), options.candidates
-    pool = pd.DataFrame({"id": [f"c{i}" for i in range(n)], **{f"x{j}": rng.random(n) for j in range(8)}})
+def main(candidates: int = 2000, points: int = 8) -> None:
+    rng = np.random.default_rng(0)
+    pool = pd.DataFrame(rng.random((8, candidates)).T, columns=[f"x{j}" for j in range(8)])
+    pool["id"] = [f"c{i}" for i in range(candidates)]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "c.db"
         with Campaign.create(path, pool, "y") as campaign:
             batch = campaign.ask(24)
             campaign.tell(batch[["id"]].assign(y=3 * batch.x0 + np.sin(4 * batch.x1)))
         with Campaign.open(path) as campaign:
-            print(f"first ask: {timed(campaign, options.points)}")
+            print(f"first ask: {timed(campaign, points)}")
             profile = cProfile.Profile()
             profile.enable()
-            said = timed(campaign, options.points)
+            said = timed(campaign, points)
             profile.disable()
     spent = {where[2]: part[3] for where, part in pstats.Stats(profile).stats.items() if where[2] in ("ask", "greedy")}
     print(f"second ask: {said}; {spent['greedy'] / spent['ask']:.0%} of it choosing by gain")
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

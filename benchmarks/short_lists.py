@@ -1,12 +1,11 @@
 """What a short list costs: how much of the expected error a batch takes away, relative to looking closely at everyone.
 
     python benchmarks/short_lists.py [--rows 100000] [--features 16] [--measured 960] [--batch 96] [--seeds 3]
+        [--screens 256,128,64,32]
 
 The error is that under the full covariance, without landmarks, at 2,048 candidates that are no part of anything else.
 Each line has one seed's ratios; the last one the mean and its standard error.
 """
-
-import argparse
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from aicau.batching.features import Covariance, evenly
 from aicau.batching.work import noise_of, positive
 from aicau.core.pool import Frame
 from aicau.proposal import Look, propose
+from common import command, numbers
 
 TESTED = 2048
 
@@ -58,20 +58,22 @@ def ratios(seed: int, n: int, d: int, measured: int, m: int, screens: list[int])
     return [gain / gains[0] for gain in gains[1:]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, value in (("rows", 100_000), ("features", 16), ("measured", 960), ("batch", 96), ("seeds", 3)):
-        parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("--screens", type=int, nargs="*", default=[256, 128, 64, 32])
-    o = parser.parse_args()
-    print("landmarks of the screen:", *o.screens, "; random points")
+def main(
+    rows: int = 100_000,
+    features: int = 16,
+    measured: int = 960,
+    batch: int = 96,
+    seeds: int = 3,
+    screens: str = "256,128,64,32",
+) -> None:
+    print("landmarks of the screen:", screens, "; random points")
     found = []
-    for seed in range(o.seeds):
-        found.append(ratios(seed, o.rows, o.features, o.measured, o.batch, o.screens))
+    for seed in range(seeds):
+        found.append(ratios(seed, rows, features, measured, batch, numbers(screens)))
         print(seed, *(f"{one:.3f}" for one in found[-1]), flush=True)
-    mean, error = np.mean(found, 0), np.std(found, 0) / max(1, o.seeds - 1) ** 0.5
+    mean, error = np.mean(found, 0), np.std(found, 0) / max(1, seeds - 1) ** 0.5
     print("mean", *(f"{a:.3f}±{b:.3f}" for a, b in zip(mean, error, strict=True)))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -3,7 +3,6 @@
 Columns: no temperature (T = 1), the best one for these points (nobody knows it), and the one a campaign takes.
 """
 
-import argparse
 from itertools import product
 
 import numpy as np
@@ -15,6 +14,7 @@ from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.prediction import classification
 from aicau.round import Round
+from common import command, numbers
 
 POOL = 500
 TASK = Task("classification", 3)
@@ -45,17 +45,12 @@ def losses(points: int, labels: int, sharpness: float, seed: int) -> list[float]
     return [excess(1.0), min(every), excess(found)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--points", type=int, nargs="+", default=[10, 30, 100])
-    given = parser.parse_args()
-    runs = given.runs
+def main(runs: int = 10, points: str = "10,30,100") -> None:
     print("points labels sharpness     T=1    best  campaign")
-    for points, labels, sharpness in product(given.points, (1, 4), (0.5, 1.0, 3.0)):
-        row = np.mean([losses(points, labels, sharpness, seed) for seed in range(runs)], 0)
-        print(f"{points:6d} {labels:6d} {sharpness:9.1f} " + " ".join(f"{value:7.3f}" for value in row))
+    for count, labels, sharpness in product(numbers(points), (1, 4), (0.5, 1.0, 3.0)):
+        found = np.mean([losses(count, labels, sharpness, seed) for seed in range(runs)], 0)
+        print(f"{count:6d} {labels:6d} {sharpness:9.1f} " + " ".join(f"{value:7.3f}" for value in found))
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -8,7 +8,6 @@ tell` writes from a process of its own. Prints one table and ends
 with code 1 where a request failed, the median page took more than 200 ms, or the command line was locked out.
 """
 
-import argparse
 import asyncio
 import os
 import re
@@ -18,23 +17,18 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
 import httpx2 as httpx
 import numpy as np
 import pandas as pd
+import typer
 
 from aicau import Campaign
+from common import command, header, row
 
-PAGES = (
-    "overview",
-    "next",
-    "results",
-    "map",
-    "candidates",
-    "candidates?q=c123&sort=mean&down=true",
-    "noise",
-    "history",
-)
+PAGES = ("overview", "next", "results", "map", "candidates")
+PAGES += ("candidates?q=c123&sort=mean&down=true", "noise", "history")
 
 
 def make(path: Path, n: int) -> None:
@@ -120,11 +114,10 @@ async def load(url: str, path: Path, seconds: float, readers: int, writers: int,
     await asyncio.gather(*jobs, command_line(path, until, took, errors))
     times.sort()
     median, late = statistics.median(times), times[int(0.95 * len(times))]
-    names = "| pages | errors | median | 95% | processor time of the server a page | files dropped"
-    print(f"{names} | command line: tells, slowest |\n|{'---|' * 7}")
-    each = f"{(cpu_seconds(server) - used) / len(times) * 1e3:.0f} ms"
-    told = f"{each} | {len(done)} | {len(took)}, {max(took, default=0.0):.1f} s"
-    print(f"| {len(times)} | {len(errors)} | {median * 1e3:.0f} ms | {late * 1e3:.0f} ms | {told} |")
+    server_time = "processor time of the server a page"
+    header("pages", "errors", "median", "95%", server_time, "files dropped", "command line: tells, slowest")
+    spent = (f"{each * 1e3:.0f} ms" for each in (median, late, (cpu_seconds(server) - used) / len(times)))
+    row(len(times), len(errors), *spent, len(done), f"{len(took)}, {max(took, default=0.0):.1f} s")
     for words in dict.fromkeys(errors):
         print("error:", words)
     return int(bool(errors) or median > 0.2)
@@ -132,9 +125,6 @@ async def load(url: str, path: Path, seconds: float, readers: int, writers: int,
 
 def first_page(path: Path) -> None:
     """From the start of the command to the first page, beside `import torch`, the better of three each."""
-
-    def best(work: object) -> float:
-        return min(work() for _ in range(3))  # type: ignore[operator]
 
     def torch() -> float:
         began = time.perf_counter()
@@ -150,7 +140,7 @@ def first_page(path: Path) -> None:
         process.wait()
         return took
 
-    one, other = best(torch), best(page)
+    one, other = (min(work() for _ in range(3)) for work in (torch, page))
     print(f"first page after {other:.2f} s, `import torch` {one:.2f} s: {other / one:.2f} times")
 
 
@@ -161,17 +151,16 @@ def start(path: Path) -> tuple[subprocess.Popen[str], str]:
     return process, re.search(r"http\S+?:\d+", process.stdout.readline())[0]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--candidates", type=int, default=100_000)
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--readers", type=int, default=50)
-    parser.add_argument("--writers", type=int, default=2)
-    parser.add_argument("--pause", type=float, default=1.0, help="seconds that a reader reads a page")
-    options = parser.parse_args()
+def main(
+    candidates: int = 100_000,
+    seconds: float = 60,
+    readers: int = 50,
+    writers: int = 2,
+    pause: Annotated[float, typer.Option(help="Seconds that a reader reads a page")] = 1.0,
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "load.db"
-        make(path, options.candidates)
+        make(path, candidates)
         first_page(path)
         process, url = start(path)
         try:
@@ -180,8 +169,7 @@ def main() -> None:
                 if not httpx.get(f"{url}/c/load/state.json", timeout=60).json()["busy"]:
                     break
                 time.sleep(0.5)
-            pace = (options.seconds, options.readers, options.writers, options.pause)
-            code = asyncio.run(load(url, path, *pace, process.pid))
+            code = asyncio.run(load(url, path, seconds, readers, writers, pause, process.pid))
         finally:
             process.terminate()
             process.wait()
@@ -189,4 +177,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)

@@ -5,8 +5,7 @@
 
 from pathlib import Path
 
-from aicau.paper.claims import claims
-from aicau.paper.rules import RULES
+from aicau.paper.claims import RULES, claims
 
 HEADER = """# The paper's claims, as they are tested
 

@@ -4,7 +4,6 @@
 they are separate lines: `gp_curve` runs them from the same initial points and with the same noise.
 """
 
-from aicau.core.errors import unknown
 from bench.peers import batchbald, bmdal, greedy, hetgpy, qnipv
 from bench.peers.base import Peer
 from bench.peers.gp import GPLine, gp_curve
@@ -13,13 +12,4 @@ PEERS: dict[str, Peer] = {peer.name: peer for peer in (*bmdal.PEERS, *greedy.PEE
 CLASS_PEERS: dict[str, Peer] = {peer.name: peer for peer in batchbald.PEERS}
 GP_LINES: dict[str, GPLine] = {line.name: line for line in (qnipv.LINE, hetgpy.LINE)}
 
-
-def make(name: str) -> Peer | GPLine:
-    """A method by its name, e.g. `lcmd:grad`, `bait:sigma`, `gsx`, `qnipv`."""
-    known: dict[str, Peer | GPLine] = {**PEERS, **CLASS_PEERS, **GP_LINES}
-    if name not in known:
-        raise unknown("peer", name, list(known))
-    return known[name]
-
-
-__all__ = ["CLASS_PEERS", "GP_LINES", "PEERS", "GPLine", "Peer", "gp_curve", "make"]
+__all__ = ["CLASS_PEERS", "GP_LINES", "PEERS", "GPLine", "Peer", "gp_curve"]

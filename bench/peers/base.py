@@ -32,7 +32,6 @@ class Peer:
 
     name: str
     select: Select
-    needs_model: bool = True
     bias: ClassVar[None] = None
 
     def __str__(self) -> str:

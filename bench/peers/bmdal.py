@@ -58,11 +58,8 @@ GRAD = {
     "batchbald": Setting("maxdet", False, (POSTERIOR,)),
     "acsfw": Setting("fw", False, (ACS,)),
 }
-PREDICTIONS = {
-    "lcmd": Setting("lcmd", True),
+PREDICTIONS = GRAD | {
     "bait": Setting("bait", False, (SCALE,)),
-    "badge": Setting("kmeanspp", True),
-    "coreset": Setting("maxdist", True),
     "batchbald": Setting("maxdet", False, (SCALE,)),
     "acsfw": Setting("fw"),
 }
@@ -88,14 +85,9 @@ SOURCES: dict[str, tuple[Callable[[View], Tensor], dict[str, Setting]]] = {
 }
 
 
-def select(
-    name: str,
-    features: Callable[[View], Tensor],
-    setting: Setting,
-    view: View,
-    m: int,
-) -> list[int]:
-    algorithms = _algorithms(name)
+def select(name: str, features: Callable[[View], Tensor], setting: Setting, view: View, m: int) -> list[int]:
+    with numpy_infinity():
+        algorithms = require("bmdal_reg.bmdal.algorithms", name)
     phi = features(view)
     pool = view.allowed[0].nonzero()[:, 0]
     train = phi[measured_rows(view)]
@@ -130,11 +122,6 @@ def numpy_infinity() -> Iterator[None]:
     finally:
         if missing:
             delattr(np, "Inf")
-
-
-def _algorithms(name: str) -> Any:
-    with numpy_infinity():
-        return require("bmdal_reg.bmdal.algorithms", name)
 
 
 PEERS = tuple(

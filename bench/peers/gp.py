@@ -21,7 +21,7 @@ from aicau.ensembles.base import check_rows
 from aicau.ensembles.scikit import FittedFunctions
 from aicau.problems import Problem
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Work
 from bench.peers.base import Peer
 
 
@@ -60,11 +60,8 @@ class GPLine:
         return Surrogates(self, Box.of(pool))
 
     def _select(self, view: View, m: int) -> list[int]:
-        fitted = view.fitted
-        if not isinstance(fitted, FittedFunctions) or view.points is None:
-            raise InputError(f"{self.name} chooses with its own model; run it with gp_curve")
-        surrogate = fitted.functions[0][0]
-        if not isinstance(surrogate, Surrogate) or surrogate.line != self:
+        surrogate = view.fitted.functions[0][0] if isinstance(view.fitted, FittedFunctions) else None
+        if not isinstance(surrogate, Surrogate) or surrogate.line != self or view.points is None:
             raise InputError(f"{self.name} chooses with its own model; run it with gp_curve")
         return self.select(surrogate.model, surrogate.box(view.points), view.allowed[0], m, view.keys[0])
 
@@ -106,9 +103,6 @@ def gp_curve(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], float]:  # mse (runs, rounds + 1), queried (runs, rows), seconds
     """Learning curves of a line: error of its posterior mean over the pool, and what it asked for."""
     begin = time.perf_counter()
-    lanes, cpu = [Lane(problem, peer.chooser)], torch.device("cpu")
-    loop = Loop(lanes, initial, batch_size, rounds, keys, cpu, Round(peer.ensemble(problem.pool)))
-    while not loop.done:
-        loop.advance()
-    mse = torch.stack(loop.mse, -1)[0].numpy()
-    return mse, loop.observations.index[0].numpy(), time.perf_counter() - begin
+    lanes, how = (Lane(problem, peer.chooser),), Round(peer.ensemble(problem.pool))
+    ran = Work(lanes, initial, batch_size, rounds, keys, "cpu", how).some((0, len(keys)))
+    return ran.mse[0], ran.queried[0], time.perf_counter() - begin

@@ -1,8 +1,8 @@
-"""Gradient features of the networks of F_k (aicau.ensembles.gradients) written out, and a sketch of them.
+"""A sketch of the gradient features of the networks of F_k (aicau.ensembles.gradients).
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
-| φ | `gradients` | (n, K·P) | the features themselves |
+| φ | | (n, K·P) | the features themselves |
 | Sφ | `sketch` | (n, width) | a random projection with E[(Sφ)·(Sφ')] = φ·φ' |
 
 The gradient by a layer's weights is the outer product δ hᵀ, so it is never written out: its projection on a product of
@@ -23,12 +23,6 @@ def each(parameters: Tensor, x: Tensor, settings: MLPSettings) -> list[Layer]:  
     return [
         (seen.expand(members, -1, -1), error.expand(members, -1, -1)) for seen, error in layers(parameters, x, settings)
     ]
-
-
-def gradients(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (K, P), (n, d) -> (n, K·P)
-    """φ written out, in the order of the parameters: for tests and small pools."""
-    parts = [(error[..., :, None] * seen[..., None, :]).flatten(-2) for seen, error in each(parameters, x, settings)]
-    return torch.cat(parts, -1).transpose(0, 1).flatten(-2) / parameters.shape[0] ** 0.5
 
 
 def sketch(

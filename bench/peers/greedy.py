@@ -92,7 +92,7 @@ def _labels(name: str, method: str | None, view: View) -> tuple[NDArray[np.int64
 
 
 PEERS = (
-    Peer("gsx", partial(select, "gsx", None), needs_model=False),
+    Peer("gsx", partial(select, "gsx", None)),
     Peer("gsi", partial(select, "gsi", "GSi")),
     Peer("gsy", partial(select, "gsy", "GSy")),
 )

@@ -90,10 +90,10 @@ def test_batchbald_says_what_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "batchbald_redux", None)
     monkeypatch.delitem(sys.modules, "batchbald_redux.batchbald", raising=False)
     with pytest.raises(InputError, match=r"needs the extra peers: pip install --no-deps batchbald_redux"):
-        peers.make("batchbald").choose(a_view(), 2)
+        peers.CLASS_PEERS["batchbald"].choose(a_view(), 2)
     values = View(torch.rand(5, 2).double(), torch.ones(1, 5) > 0, torch.ones(1, 5) > 1, streams.runs(0, 1))
     with pytest.raises(InputError, match="is about classes"):
-        peers.make("batchbald").choose(values, 2)
+        peers.CLASS_PEERS["batchbald"].choose(values, 2)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("batchbald_redux") is None, reason="batchbald_redux is not installed")
@@ -102,9 +102,9 @@ def test_batchbald_starts_where_bald_is_largest_and_goes_on_by_joint_information
     from aicau.acquisition.uncertainty import mutual_information
 
     view = a_view()
-    chosen = peers.make("batchbald").choose(view, 4).selection.index
+    chosen = peers.CLASS_PEERS["batchbald"].choose(view, 4).selection.index
     bald = mutual_information(view.task.members(view.predictions))
     bald = torch.where(view.allowed, bald, -1.0)
     assert torch.equal(chosen[:, 0], bald.argmax(-1))
     assert bool(view.allowed.gather(-1, chosen).all())
-    assert torch.equal(peers.make("batchbald").choose(view[1:], 4).selection.index, chosen[1:])
+    assert torch.equal(peers.CLASS_PEERS["batchbald"].choose(view[1:], 4).selection.index, chosen[1:])

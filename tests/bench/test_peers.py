@@ -26,13 +26,23 @@ QUICK = MLP(settings=MLPSettings(max_epochs=40))
 MODULE = {"gs": "skactiveml.pool", "qnipv": "botorch.acquisition.active_learning", "hetgpy": "hetgpy"}
 
 
+EVERY = {**peers.PEERS, **peers.GP_LINES}
+
+
+def dense(parameters, x, settings):  # (K, P), (n, d) -> (n, K·P)
+    """Gradient features written out, in the order of the parameters."""
+    layers = gradients.each(parameters, x, settings)
+    parts = [(error[..., :, None] * seen[..., None, :]).flatten(-2) for seen, error in layers]
+    return torch.cat(parts, -1).transpose(0, 1).flatten(-2) / parameters.shape[0] ** 0.5
+
+
 def module_of(name):
     return next((module for start, module in MODULE.items() if name.startswith(start)), "bmdal_reg")
 
 
 def installed(name):
     pytest.importorskip(module_of(name), reason="the extra peers is not installed")
-    return peers.make(name)
+    return EVERY[name]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +86,7 @@ class TestGradients:
 
         rows = [torch.func.vmap(torch.func.grad(one), in_dims=(None, 0))(row, x) for row in parameters]
         truth = torch.cat(rows, -1) / 3**0.5
-        torch.testing.assert_close(gradients.gradients(parameters, x, settings), truth)
+        torch.testing.assert_close(dense(parameters, x, settings), truth)
 
     def test_the_sketch_is_a_linear_map_of_them(self):
         settings, key = MLPSettings(hidden=(4, 3)), streams.root(1)
@@ -88,12 +98,12 @@ class TestGradients:
             left, right = gradients.projections(streams.fold(key, depth), seen, error, 11)
             matrix.append((right[:, :, None] * left[:, None, :, :]).flatten(1, 2))
         matrix = torch.cat(matrix, 1).flatten(0, 1) / 11**0.5
-        truth = gradients.gradients(parameters, x, settings) @ matrix
+        truth = dense(parameters, x, settings) @ matrix
         torch.testing.assert_close(gradients.sketch(parameters, x, settings, key, 11), truth)
 
     def test_the_sketch_keeps_inner_products(self, view):
         parameters, settings = view.fitted.parameters[0], view.fitted.settings
-        phi = gradients.gradients(parameters, view.points, settings).double()
+        phi = dense(parameters, view.points, settings).double()
         wide = gradients.sketch(parameters, view.points, settings, streams.root(0), 20_000)
         truth = phi @ phi.mT
         assert ((wide @ wide.mT - truth).norm() / truth.norm()) < 0.03
@@ -124,7 +134,7 @@ class TestEveryPeer:
         assert few.gather(-1, chosen).all()
         assert all(len(set(row.tolist())) == m for row in chosen)
         with pytest.raises(InputError, match="can still be measured"):
-            peers.make(name).choose(replace(view, allowed=few), m + 3)
+            EVERY[name].choose(replace(view, allowed=few), m + 3)
 
     def test_measured_points_may_be_all_that_is_allowed(self, name, view):
         chosen = installed(name).choose(replace(view, allowed=view.measured), 5).selection.index
@@ -145,13 +155,12 @@ class TestEveryPeer:
         full = {"bmdal_reg": "bmdal_reg.bmdal.algorithms"}.get(module_of(name), module_of(name))
         monkeypatch.setitem(sys.modules, full, None)
         with pytest.raises(InputError, match=r"needs the extra peers: pip install 'aicau\[peers\]'"):
-            peers.make(name).choose(view, 2)
+            EVERY[name].choose(view, 2)
 
     def test_it_says_what_a_lane_needs(self, name, view):
-        peer = peers.make(name)
+        peer = EVERY[name]
         assert (peer.name, str(peer), peer.bias) == (name, name, None)
-        assert peer == peers.make(name)
-        assert peer.needs_model == (name != "gsx")
+        assert peer == EVERY[name]
 
 
 class TestBmdal:
@@ -224,7 +233,7 @@ class TestGreedySampling:
     def test_chunks_change_nothing(self, view, monkeypatch):
         whole = installed("gsi").choose(view, 4).selection.index
         monkeypatch.setattr(greedy, "CHUNK", 17)
-        assert torch.equal(peers.make("gsi").choose(view, 4).selection.index, whole)
+        assert torch.equal(EVERY["gsi"].choose(view, 4).selection.index, whole)
 
     def test_it_needs_a_measurement(self, view):
         nothing = replace(view, measured=torch.zeros_like(view.measured))
@@ -241,21 +250,16 @@ def test_too_few_points_are_filled_at_random_from_the_allowed():
     assert choice.alpha[0, choice.selection.index[0]].tolist() == [2, 1]
 
 
-def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(InputError, match=r"unknown peer 'lcm'; known: .*lcmd:grad.*qnipv"):
-        peers.make("lcm")
-
-
 def test_a_peer_stands_where_a_strategy_stands():
     """Same initial points and first model; the pool's features reach the networks as they are, not standardised."""
     names = [name for name in ("lcmd:grad", "bait:sigma", "gsi") if installed(name)]
     problem = problems.make("type2", grid=8)
     settings = {"initial": 6, "batch_size": 3, "rounds": 2, "device": "cpu", "ensemble": QUICK}
-    few = simulate(problem, ["random", *map(peers.make, names)], runs=2, **settings)
+    few = simulate(problem, ["random", *(EVERY[name] for name in names)], runs=2, **settings)
     assert few.strategies == ("random", *names)
     assert (few.queried[:, :, :6] == few.queried[:1, :, :6]).all()
     assert (few.mse[:, :, 0] == few.mse[:1, :, 0]).all()
-    many = simulate(problem, [peers.make(names[0])], runs=3, **settings)
+    many = simulate(problem, [EVERY[names[0]]], runs=3, **settings)
     assert np.array_equal(many.queried[0, :2], few.queried[1])
 
 
@@ -309,13 +313,13 @@ class TestEveryGPLine:
 
     def test_it_chooses_with_its_own_model_only(self, name, view):
         with pytest.raises(InputError, match="run it with gp_curve"):
-            peers.make(name).chooser.choose(view, 2)
+            EVERY[name].chooser.choose(view, 2)
 
     def test_a_missing_package_is_one_sentence(self, name, monkeypatch):
         for module in ("hetgpy", "botorch.models"):
             monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(InputError, match=r"needs the extra peers: pip install 'aicau\[peers\]'"):
-            peers.gp_curve(problems.make("type2", grid=5), peers.make(name), 5, 1, 1, streams.runs(0, 1))
+            peers.gp_curve(problems.make("type2", grid=5), EVERY[name], 5, 1, 1, streams.runs(0, 1))
 
 
 def small_process(line):

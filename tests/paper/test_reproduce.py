@@ -13,12 +13,12 @@ import commands
 from aicau import MLP, Quadratic
 from aicau.core.errors import InputError
 from aicau.core.files import write_whole
+from aicau.core.statistics import Interval
 from aicau.ensembles.kernels import MLPSettings
-from aicau.paper import claims, rules, verdicts
+from aicau.paper import claims, verdicts
 from aicau.paper import plan as paper
 from aicau.paper.plan import FIGURES, Outcome, Plan
 from aicau.paper.reproduce import reproduce
-from aicau.paper.rules import Interval
 from aicau.paper.verdicts import Verdict
 from aicau.strategy import Strategy
 
@@ -253,24 +253,24 @@ def test_claims_compare_what_runs_and_only_that():
 @pytest.mark.parametrize(
     ("judge", "interval", "vote"),
     [
-        (rules.better, (0.8, 0.7, 0.9), 1),
-        (rules.better, (0.97, 0.96, 0.98), -1),
-        (rules.better, (0.97, 0.93, 0.99), 0),
-        (rules.better, (1.2, 1.1, 1.3), -1),
-        (rules.better, (1.0, 0.9, 1.1), 0),
-        (rules.not_better, (0.8, 0.7, 0.9), -1),
-        (rules.not_better, (1.0, 0.9, 1.1), 0),
-        (rules.not_better, (1.0, 0.96, 1.04), 1),
-        (rules.not_better, (1.7, float("nan"), float("nan")), 0),  # one run only: nothing is decided
-        (rules.better, (0.5, float("nan"), float("nan")), 0),
-        (rules.similar, (1.0, float("nan"), float("nan")), 0),
-        (rules.similar, (1.0, 0.96, 1.04), 1),
-        (rules.similar, (0.92, 0.9, 0.94), -1),
-        (rules.similar, (1.5, 1.3, 1.7), -1),
-        (rules.similar, (1.2, 0.9, 1.4), 0),
-        (rules.slightly_better, (0.97, 0.96, 0.98), 1),
-        (rules.slightly_better, (1.2, 1.1, 1.3), -1),
-        (rules.slightly_better, (1.0, 0.9, 1.1), 0),
+        (claims.better, (0.8, 0.7, 0.9), 1),
+        (claims.better, (0.97, 0.96, 0.98), -1),
+        (claims.better, (0.97, 0.93, 0.99), 0),
+        (claims.better, (1.2, 1.1, 1.3), -1),
+        (claims.better, (1.0, 0.9, 1.1), 0),
+        (claims.not_better, (0.8, 0.7, 0.9), -1),
+        (claims.not_better, (1.0, 0.9, 1.1), 0),
+        (claims.not_better, (1.0, 0.96, 1.04), 1),
+        (claims.not_better, (1.7, float("nan"), float("nan")), 0),  # one run only: nothing is decided
+        (claims.better, (0.5, float("nan"), float("nan")), 0),
+        (claims.similar, (1.0, float("nan"), float("nan")), 0),
+        (claims.similar, (1.0, 0.96, 1.04), 1),
+        (claims.similar, (0.92, 0.9, 0.94), -1),
+        (claims.similar, (1.5, 1.3, 1.7), -1),
+        (claims.similar, (1.2, 0.9, 1.4), 0),
+        (claims.slightly_better, (0.97, 0.96, 0.98), 1),
+        (claims.slightly_better, (1.2, 1.1, 1.3), -1),
+        (claims.slightly_better, (1.0, 0.9, 1.1), 0),
     ],
 )
 def test_votes(judge, interval, vote):

@@ -70,20 +70,8 @@ def test_query_with_classes():
 
 def test_the_command_line_names_the_error():
     arguments = ["simulate", "--problem", "class1", "--strategy", "random", "--strategy", "margin"]
-    arguments += [
-        "--initial",
-        "12",
-        "--batch-size",
-        "4",
-        "--rounds",
-        "1",
-        "--runs",
-        "2",
-        "--grid",
-        "10",
-        "--device",
-        "cpu",
-    ]
+    arguments += ["--initial", "12", "--batch-size", "4", "--rounds", "1", "--runs", "2"]
+    arguments += ["--grid", "10", "--device", "cpu"]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0, shown.output
     assert "final excess log loss" in shown.output

@@ -16,7 +16,7 @@ import time
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop, Work
+from aicau.simulation.loop import Lane, Loop, Ran, Work
 from aicau.simulation.simulate import tidy
 from aicau.strategy import Strategy
 
@@ -95,9 +95,13 @@ def strategy(word: str, preset: str = "learns") -> Strategy:
     return replace(parsed, bias=Quadratic.paper(preset)) if isinstance(parsed.bias, Quadratic) else parsed
 
 
-Report = Callable[[str, int, int], None]  # (what is running, rounds done, rounds in all)
+Report = Callable[[str, int, int], object]  # (what is running, rounds done, rounds in all)
 Make = Callable[[str, str], Strategy]  # by its string and the preset
 Job = tuple[Setting, int, tuple[tuple[str, str], ...]]  # initial points; strategy and preset of each lane
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Report to nobody."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,7 @@ class Outcome:
         return rows.reset_index(drop=True)
 
 
-def compute(part: tuple[Work, tuple[int, int]]) -> tuple[Any, Any, dict[str, float]]:
+def compute(part: tuple[Work, tuple[int, int]]) -> Ran:
     """Some runs of one loop of a plan, from the first number to before the second."""
     work, runs = part
     return work.some(runs)
@@ -161,7 +165,7 @@ def run(
     device: str = "auto",
     state: Path | None = None,
     resume: bool = False,
-    report: Report | None = None,
+    report: Report = silent,
     ensemble: Ensemble | None = None,
     make: Make = strategy,
     every: float = 20.0,
@@ -179,14 +183,16 @@ def run(
     name = [f"{setting.name}-{initial}" for setting, initial, _ in jobs]
     title = [f"{setting.name} rounds, {initial} initial points" for setting, initial, _ in jobs]
     frames, seconds = [], {}
+    made = {kind: problems.make(kind) for kind in plan.types}
+    works = [
+        Work(
+            tuple(Lane(made[kind], make(*word)) for kind in plan.types for word in words),
+            *(initial, setting.batch_size, setting.rounds, keys, device, how),
+        )
+        for setting, initial, words in jobs
+    ]
 
-    def work(job: Job) -> Work:
-        setting, initial, words = job
-        made = {kind: problems.make(kind) for kind in plan.types}
-        lanes = tuple(Lane(made[kind], make(*word)) for kind in plan.types for word in words)
-        return Work(lanes, initial, setting.batch_size, setting.rounds, keys, device, how)
-
-    def kept(at: int) -> tuple[Any, Any, dict[str, float]]:
+    def kept(at: int) -> Ran:
         """Here, with a checkpoint."""
         path = None if state is None else state / f"{name[at]}.npz"
         checkpoint = Checkpoint(path, plan, name[at], jobs[at][2], checks.pick_device(device))
@@ -201,27 +207,26 @@ def run(
             elif loop.done or time.perf_counter() - saved > every:
                 checkpoint.save(loop)
                 saved = time.perf_counter()
-            if report is not None and not loop.done:
+            if not loop.done:
                 done[at] = loop.round
                 report(title[at], sum(done), total)
 
-        return work(jobs[at]).some((0, plan.runs), watch)
+        return works[at].some((0, plan.runs), watch)
 
-    parts = ((work(job), runs) for job in jobs for runs in slices)
-    found = map(kept, range(len(jobs))) if engine.here else engine.over(compute, parts, device)
+    found = map(kept, range(len(jobs))) if engine.here else engine.over(compute, product(works, slices), device)
     for at, (setting, initial, words) in enumerate(jobs):
         some = []
         for result in islice(found, len(slices)):
             some.append(result)
             done[at] = len(some) * (setting.rounds + 1)
-            if report is not None and not engine.here:
+            if not engine.here:
                 report(title[at], sum(done), total)
-        mse, queried = (np.concatenate([one[i] for one in some], axis=1) for i in range(2))
+        mse, queried = (np.concatenate([getattr(one, part) for one in some], 1) for part in ("mse", "queried"))
         labels = [(setting.name, kind, initial, *word) for kind in plan.types for word in words]
         columns = ["setting", "type", "initial", "strategy", "preset"]
         frames.append(tidy(columns, labels, mse, queried, initial, setting.batch_size))
-        for part in {part: None for one in some for part in one[2]}:
-            seconds[f"{name[at]}/{part}"] = sum(one[2].get(part, 0.0) for one in some)
+        for part in {part: None for one in some for part in one.seconds}:
+            seconds[f"{name[at]}/{part}"] = sum(one.seconds.get(part, 0.0) for one in some)
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 

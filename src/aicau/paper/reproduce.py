@@ -8,7 +8,7 @@ from pathlib import Path
 from aicau.core.engine import HERE, Engine
 from aicau.core.files import write_whole
 from aicau.paper import figures, verdicts
-from aicau.paper.plan import FIGURES, Outcome, Plan, Report, run
+from aicau.paper.plan import FIGURES, Outcome, Plan, Report, run, silent
 
 
 def reproduce(
@@ -16,7 +16,7 @@ def reproduce(
     out: Path,
     device: str = "auto",
     resume: bool = False,
-    report: Report | None = None,
+    report: Report = silent,
     begin: float | None = None,  # when the command started, on the clock of time.perf_counter
     engine: Engine = HERE,
 ) -> dict[str, object]:

@@ -1,10 +1,4 @@
-"""A problem: a pool, the truth over it, and noise that is drawn apart from the truth.
-
-Subclass `Problem` for a simulator of your own: give `pool`, `truth` and `noise`; set `capacity` where a point can be
-measured only so often. `TableProblem` replays a table of replicated measurements.
-
-A problem with classes says so by its `task`: its `truth` are probabilities (n, c), and `respond` makes labels of noise.
-"""
+"""A problem: a pool, the truth over it, and noise that is drawn apart from the truth."""
 
 from abc import ABC, abstractmethod
 

@@ -1,10 +1,11 @@
 """Tables and plots of results."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from matplotlib.figure import Figure
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from aicau.core.statistics import Interval, half_width
@@ -31,13 +32,14 @@ def table(result: "Result") -> Table:
     for name in sorted(result.strategies, key=lambda s: result.final_mse(s).mean):
         final, ratio = result.final_mse(name), result.paired(name)
         style = "" if name == base else "green" if ratio.high < 1 else "red" if ratio.low > 1 else ""
-        out.add_row(name, _cell(final, 4), "1" if name == base else _cell(ratio, 2), style=style)
+        out.add_row(name, escape(cell(final, 4)), "1" if name == base else escape(cell(ratio)), style=style)
     return out
 
 
-def _cell(value: Interval, digits: int) -> str:
+def cell(value: Interval, digits: int = 2) -> str:
+    """A mean with its interval, where there is one."""
     mean = f"{value.mean:.{digits}f}"
-    return mean if np.isnan(value.low) else f"{mean} \\[{value.low:.{digits}f}, {value.high:.{digits}f}]"
+    return mean if np.isnan(value.low) else f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
 def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: bool = True) -> None:
@@ -49,17 +51,8 @@ def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: b
     dash = (0, (1, 1)) if label == "random" else DASHES[(number // len(COLOURS) + number) % len(DASHES)]
     marker = "" if label == "random" else MARKERS[number % len(MARKERS)]
     every = max(1, len(at) // 6)
-    axes.plot(
-        at,
-        np.exp(centre),
-        color=colour,
-        linestyle=dash,
-        marker=marker,
-        markevery=(number % every, every),
-        ms=4,
-        lw=1.6,
-        label=label,
-    )
+    (line,) = axes.plot(at, np.exp(centre), color=colour, linestyle=dash, lw=1.6, label=label)
+    line.set(marker=marker, markevery=(number % every, every), markersize=4)
     if band and len(values) > 1:
         half = half_width(values)
         axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.1, linewidth=0)
@@ -93,6 +86,10 @@ def log_ticks(axes: "Axes") -> None:
     axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.grid(True, which="major", color="#DDDDDD", linewidth=0.6)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    quiet(axes, "both")
+
+
+def quiet(axes: "Axes", lines: Literal["x", "y", "both"]) -> None:
+    """Pale lines across one axis or both, and no frame on top and to the right."""
+    axes.grid(True, axis=lines, color="#DDDDDD", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -229,6 +230,15 @@ class Loop:
             self.past[int(at.split("/")[1])] = Past(Score(state[at + "alpha"], omega), state[at + "scale"])
 
 
+class Ran(NamedTuple):
+    """What came out of some runs."""
+
+    mse: NDArray[np.float64]  # (lane, run, round)
+    queried: NDArray[np.int64]  # (lane, run, rows)
+    seconds: dict[str, float]  # by what took them
+    choosing: list[float]  # seconds of each lane
+
+
 @dataclass(frozen=True)
 class Work:
     """All that decides the numbers of a simulation, of which some runs can be computed anywhere."""
@@ -241,17 +251,13 @@ class Work:
     device: str
     how: Round
 
-    def some(
-        self, runs: tuple[int, int], watch: Callable[[Loop], None] | None = None
-    ) -> tuple[NDArray[np.float64], NDArray[np.int64], dict[str, float]]:  # (lane, run, round), (lane, run, rows)
-        """Errors and queries of the runs from the first number to before the second, and where the time went; `watch`
-        sees the loop before and after every round."""
+    def some(self, runs: tuple[int, int], watch: Callable[[Loop], object] = lambda loop: None) -> Ran:
+        """The runs from the first number to before the second; `watch` sees the loop before and after every round."""
         sizes, device = (self.initial, self.batch_size, self.rounds), checks.pick_device(self.device)
         loop = Loop(self.lanes, *sizes, self.keys[slice(*runs)], device, self.how)
-        if watch is not None:
-            watch(loop)
+        watch(loop)
         while not loop.done:
             loop.advance()
-            if watch is not None:
-                watch(loop)
-        return torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy(), loop.seconds
+            watch(loop)
+        mse, queried = torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy()
+        return Ran(mse, queried, loop.seconds, loop.lane_seconds)

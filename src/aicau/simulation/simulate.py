@@ -175,16 +175,18 @@ def simulate(
         how or Round(ensemble or ensembles.make(task=problem.task), problem.task),
     )
 
+    tell = progress or (lambda done, total: None)
+
     def watch(loop: Loop) -> None:
-        if progress is not None and loop.round:
-            progress(loop.round, rounds + 1)
+        if loop.round:
+            tell(loop.round, rounds + 1)
 
     parts, slices = [], engine.slices(runs)
     for part in engine.over(partial(work.some, watch=watch) if engine.here else work.some, slices, device):
-        parts.append(part[:2])
-        if progress is not None and not engine.here:
-            progress(len(parts) * (rounds + 1) // len(slices), rounds + 1)
-    mse, queried = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
+        parts.append(part)
+        if not engine.here:
+            tell(len(parts) * (rounds + 1) // len(slices), rounds + 1)
+    mse, queried = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("mse", "queried"))
     names = tuple(s.name for s in chosen)
     seconds = time.perf_counter() - begin
     return Result(problem.name, names, mse, queried, initial, batch_size, seconds, problem.task.error)
