@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.campaign.asking import Asking
+from aicau.campaign import choice
 from aicau.core.errors import InputError
 from commands import run
 
@@ -72,7 +72,7 @@ def test_a_plate_of_one_batch(plain, tmp_path):
 def test_a_plate_that_is_changed_while_a_batch_is_chosen(plain, tmp_path, monkeypatch):
     """The batch stands on the new plate, beside its controls; it was placed on the old one once."""
     plain.change(layout=96)
-    plan = Asking._choose
+    plan = choice.choose
 
     def slow(campaign, *rest):
         rows = plan(campaign, *rest)
@@ -81,7 +81,7 @@ def test_a_plate_that_is_changed_while_a_batch_is_chosen(plain, tmp_path, monkey
                 other.change(layout=96, controls={"DMSO": 60})
         return rows
 
-    monkeypatch.setattr(Asking, "_choose", slow)
+    monkeypatch.setattr(choice, "choose", slow)
     batch = plain.ask(30)
     assert len(batch) == 90
     assert batch.well.is_unique

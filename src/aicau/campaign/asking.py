@@ -97,6 +97,7 @@ class Asking(Looking):
         device : {"cpu", "cuda", "auto"}
             Where the batch is computed, in this process; a GPU rounds otherwise than a processor.
         """
+        from aicau.campaign import choice
         from aicau.core.checks import pick_device
 
         own_layout = plates.layout_for(self.refreshed(), layout, controls, edges)
@@ -126,7 +127,7 @@ class Asking(Looking):
             fitted = [part.model for part in parts if part.model is not None]
             if len({len(model.state.x) for model in fitted}) > 1:
                 continue  # candidates were added while one model after another was fitted
-            rows = self._choose(asked, moment, parts)
+            rows = choice.choose(self, asked, moment, parts)
             if preview:
                 with self.store.reading() as session:
                     found = handout.frame(session, settings, rows)
@@ -142,7 +143,7 @@ class Asking(Looking):
                     moment = now
                     check_room(moment, n, self.n)
                     parts = [replace(part, model=old.model) for part, old in zip(new, parts, strict=True)]
-                    rows = self._choose(asked, moment, parts)
+                    rows = choice.choose(self, asked, moment, parts)
                 basis = fitted[0].basis if fitted else moment.basis
                 detail = {} if own_layout is None else {"layout": own_layout}
                 ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], self.author, **detail)
@@ -156,8 +157,3 @@ class Asking(Looking):
             own = every if len(self.targets) == 1 else Moment.read(replace(session, target=name))
             parts.append(Part(name, share, view.models, own, None))
         return every, parts
-
-    def _choose(self, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Row]:
-        from aicau.campaign.choice import choose
-
-        return choose(self, asked, moment, parts)

@@ -6,7 +6,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from aicau import tables
 from aicau.campaign import plates
@@ -69,7 +69,7 @@ class Campaign(Asking, Telling, Changing, Showing):
         cost: str | None = None,
         target_weights: Mapping[str, float] | None = None,
         in_place: bool = False,
-    ) -> "Campaign":
+    ) -> Self:
         """A new campaign over a table of candidates.
 
         Parameters
@@ -133,12 +133,12 @@ class Campaign(Asking, Telling, Changing, Showing):
         return cls(create_store(check_address(url), settings, pieces, author), author)
 
     @classmethod
-    def open(cls, url: str | Path, author: str | None = None) -> "Campaign":
+    def open(cls, url: str | Path, author: str | None = None) -> Self:
         """An existing campaign, as any process left it."""
         return cls(open_store(check_address(url)), author)
 
     @classmethod
-    def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> "Campaign":
+    def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> Self:
         """The campaign that `export` wrote into a folder, in a new file or database: history, corrections, models."""
         from aicau.campaign.export import restore
 

@@ -12,6 +12,7 @@ from aicau.campaign import handout, plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
+from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
@@ -65,6 +66,7 @@ class Changing(Looking):
 
         Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
         """
+        check_other(table, self.store.engine.url.database)
         read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
         with self.store.writing() as session:
             settings, id = self.settings, self.settings["id"]

@@ -18,6 +18,8 @@ from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, numbers_of, schema
 from aicau.tables import candidates
 
+STATES = [PENDING, COMPLETED, FAILED, ABANDONED]  # of a proposed point
+
 
 def batch(session: Session, settings: dict[str, Any], ask: int | None, status: str | None = None) -> pd.DataFrame:
     """Proposed points, of one ask or in one state."""
@@ -96,7 +98,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
     rows = session.measurements(current=False)
     current = [row for row in rows if row.superseded_by is None]
     sizes = [size for _, _, size in session.model_rounds() if size]
-    states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
+    states = {state: session.count(schema.proposals, status=state) for state in STATES}
     closed = changes.barred(session, ()).values()
     return {
         "candidates": settings["candidates"],
@@ -105,7 +107,6 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "failed_wells": sum(row.status == FAILED for row in current),
         "superseded": len(rows) - len(current),
         **states,
-        "abandoned": session.count(schema.proposals, status=ABANDONED),
         "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
         "changed": session.last_time(),

@@ -1,4 +1,4 @@
-"""What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
+"""What a campaign holds, and what can be seen of it: its settings, batches, measurements, history, warnings."""
 
 import json
 from collections import Counter
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pandas as pd
 
 from aicau.campaign import handout, plates
+from aicau.campaign.handout import STATES
 from aicau.campaign.models import Models
 from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
 from aicau.core.errors import InputError, shown, unknown
-from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Check, Moment, Store, examine, schema
+from aicau.store import PENDING, Check, Moment, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
-STATES = [PENDING, COMPLETED, FAILED, ABANDONED]
 LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details that the history leaves out
 
 

@@ -23,7 +23,8 @@ from aicau.tables.sheet import Sheet
 
 MOST_WRONG = 20  # rows that are named; a file with more is wrong as a whole
 NEW, KNOWN, CONTROL, BLANK, WRONG = "new", "known already", "control", "not filled in", "looks wrong"
-Parsed = tuple[list[Measurement], list[Control], list[str]]  # and notes on how they were read
+# Rows of candidates, those of controls, notes on how they were read, and the table without controls.
+Parsed = tuple[list[Measurement], list[Control], list[str], Sheet]
 
 
 class _Undo(Exception):
@@ -104,7 +105,7 @@ class Telling(Looking):
 
     def _try(self, sheet: Sheet, correct: bool, new: Sequence[str]) -> tuple[dict[int, str], dict[str, Any]]:
         """What every line holds that is filled in, and what `tell` would say; nothing is stored."""
-        rows, controls, _ = parsed = self._parsed(sheet)
+        rows, controls, _, rest = parsed = self._parsed(sheet)
         added: Counter[Any] = Counter()
         counts: dict[str, Any] = {}
         with suppress(_Undo), self.store.writing() as session:
@@ -114,8 +115,6 @@ class Telling(Looking):
             raise _Undo
         lines = dict.fromkeys((row.line for row in rows), KNOWN)
         if controls:
-            with self.store.reading() as session:
-                rest = plates.split(sheet, self.settings, session)[0]
             own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
             lines |= dict.fromkeys(own, CONTROL)
         for row in rows:
@@ -125,26 +124,26 @@ class Telling(Looking):
         return lines, counts
 
     def _parsed(self, sheet: Sheet) -> Parsed:
-        """The rows of a table, those of controls, and notes on how they were read."""
+        """What stands in a table."""
         settings = self.settings
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            sheet, controls = plates.split(sheet, settings, session)
+            rest, controls = plates.split(sheet, settings, session)
         how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
         rows: list[Measurement] = []
         notes: list[str] = []
-        if sheet.rows or not controls:
+        if rest.rows or not controls:
             if len(self.targets) > 1:
-                rows, notes = results.parse_each(sheet, settings["id"], list(self.targets), *how)
+                rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
             else:
-                rows, notes = results.parse(sheet, settings["id"], settings["target"], *how)
+                rows, notes = results.parse(rest, settings["id"], settings["target"], *how)
         check_positive(settings, sheet.name, rows, controls)
-        return rows, controls, notes
+        return rows, controls, notes, rest
 
     def _store(
         self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]
     ) -> dict[str, Any]:
-        rows, controls, notes = parsed
+        rows, controls, notes, _ = parsed
         new = [new] if isinstance(new, str) else list(new)
         told = plates.tell(session, rows, controls, results.digest(rows, correct), correct, self.author, source, new)
         return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}
