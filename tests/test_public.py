@@ -13,7 +13,9 @@ import aicau
 
 ROOT = Path(__file__).parents[1]
 NAMES = [name for name in aicau.__all__ if not inspect.ismodule(getattr(aicau, name))]
-MODULES = sorted({getattr(aicau, name).__module__ for name in NAMES})
+ITEMS = [getattr(aicau, name) for name in NAMES]
+BASES = {base for item in ITEMS for base in (item.__mro__ if inspect.isclass(item) else [item])}
+MODULES = sorted({base.__module__ for base in BASES if base.__module__.startswith("aicau")})
 
 
 def parameters(item):

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.campaign import asking
+from aicau.campaign import choice
 from aicau.core.errors import InputError
 from aicau.prediction.regression import COLUMNS
 from aicau.store import schema
@@ -303,10 +303,17 @@ def test_pending_points_push_the_next_batch_away(tmp_path):
         assert campaign.ask(1).reason_distance[0] == pytest.approx(1 / np.std(range(11)), rel=1e-6)
 
 
+def test_the_campaign_itself_is_no_table(tmp_path):
+    with create(tmp_path / "c.db") as campaign:
+        for act in (campaign.tell, campaign.check, campaign.add):
+            with pytest.raises(InputError, match="is the campaign itself; name another file"):
+                act(tmp_path / "c.db")
+
+
 def test_another_station_asks_while_this_one_computes(address, monkeypatch):
     """Whoever commits second chooses again: no point is handed out twice."""
     one, two = create(address), Campaign.open(address)
-    plain = asking._choose
+    plain = choice.choose
     taken = []
 
     def slow(campaign, *rest):
@@ -315,7 +322,7 @@ def test_another_station_asks_while_this_one_computes(address, monkeypatch):
             taken.extend(two.ask(5)["compound"])
         return rows
 
-    monkeypatch.setattr(asking, "_choose", slow)
+    monkeypatch.setattr(choice, "choose", slow)
     mine = one.ask(5)["compound"].tolist()
     assert len(taken) == 5
     assert not set(mine) & set(taken)
@@ -330,7 +337,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path, m
     """The first batch is chosen again, now with measurements there and still without a model."""
     one = create(tmp_path / "c.db")
     two = Campaign.open(tmp_path / "c.db")
-    plain = asking._choose
+    plain = choice.choose
     told = []
 
     def slow(campaign, *rest):
@@ -339,7 +346,7 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path, m
             told.append(two.tell(results(two.ask(5), "p1")))
         return rows
 
-    monkeypatch.setattr(asking, "_choose", slow)
+    monkeypatch.setattr(choice, "choose", slow)
     batch = one.ask(5)
     assert told[0]["completed"] == 5
     assert batch.reason.str.startswith("fills the space (nothing is measured yet): ").all()

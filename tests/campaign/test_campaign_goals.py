@@ -80,6 +80,21 @@ def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
     assert not (tmp_path / "d.db").exists()
 
 
+def test_a_column_that_is_no_weight_is_refused_when_it_comes(campaign, tmp_path):
+    """Once it was kept, and every later batch failed."""
+    with Campaign.create(tmp_path / "n.db", pool().assign(s="oil"), "y", ignore=["s"]) as made:
+        with pytest.raises(InputError, match="no column 'worth'; known: "):
+            made.ask(2, weight="worth")  # though the first batch counts all alike
+        with pytest.raises(InputError, match="column 's' says how much each candidate counts"):
+            made.change(weight="s")
+        assert made.settings["weight"] is None
+    more = pd.DataFrame({"id": ["n1"], "a": [0.5], "b": [0.5], "value": [-1.0]})
+    with pytest.raises(InputError, match="row 2, column 'value': how much a candidate counts is a number from 0"):
+        campaign.add(more)
+    assert campaign.add(more.assign(value=0.0))["added"] == 1
+    assert len(campaign.ask(2)) == 2
+
+
 def test_query_takes_weights():
     x = pool()[["a", "b"]].to_numpy()
     y = np.where(np.arange(60) % 5 == 0, truth(pool()), np.nan)

@@ -47,6 +47,8 @@ def test_controls_by_name_of_well_and_by_number():
         (96, {"a": ["A1"], "b": ["A01"]}, "two controls name the same well"),
         (96, {"a": ["I01"]}, "well I01 of a control is not on this plate"),
         (96, {"a": 96}, "needs between 1 and 95 wells"),
+        (96, {"a": float("nan")}, "needs between 1 and 95 wells; got nan"),
+        (96, {"a": float("inf")}, "needs between 1 and 95 wells; got inf"),
     ],
 )
 def test_layouts_that_cannot_be(plate, controls, words):

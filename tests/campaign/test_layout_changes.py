@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
+from aicau.campaign import choice
 from aicau.core.errors import InputError
 from commands import run
 
@@ -66,6 +67,25 @@ def test_a_plate_of_one_batch(plain, tmp_path):
     with Campaign.import_(tmp_path / "out", tmp_path / "back.db") as back:
         assert back.layouts() == plain.layouts()
         assert back.plates().equals(plain.plates())
+
+
+def test_a_plate_that_is_changed_while_a_batch_is_chosen(plain, tmp_path, monkeypatch):
+    """The batch stands on the new plate, beside its controls; it was placed on the old one once."""
+    plain.change(layout=96)
+    plan = choice.choose
+
+    def slow(campaign, *rest):
+        rows = plan(campaign, *rest)
+        if campaign is plain and len(plain.history()) < 3:
+            with Campaign.open(tmp_path / "c.db") as other:
+                other.change(layout=96, controls={"DMSO": 60})
+        return rows
+
+    monkeypatch.setattr(choice, "choose", slow)
+    batch = plain.ask(30)
+    assert len(batch) == 90
+    assert batch.well.is_unique
+    assert all(check.ok for check in plain.doctor())
 
 
 def test_a_plate_needs_names_of_plates(tmp_path):

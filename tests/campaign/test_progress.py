@@ -125,7 +125,7 @@ def test_what_was_stated_at_the_ask_is_compared(campaign):
     made, _ = campaign
     held = made.outlook().held
     assert held["round"].tolist() == [2] * 8 + [3] * 8
-    assert set(made.outlook().shifts) == {"d1", "d2"}
+    assert set(held.batch) == {"d1", "d2"}
     with made.store.reading() as session:
         rows = {r.candidate: r.value for r in session.measurements()}
     assert held.measured.tolist() == [rows[c] for c in held.candidate]

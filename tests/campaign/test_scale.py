@@ -68,6 +68,9 @@ def test_a_budget_is_kept_and_the_best_come_first(tmp_path):
         assert batch.reason[0].endswith("of the budget are left")
         with pytest.raises(InputError, match=r"costs 0\.5 or less; raise the budget"):
             made.ask(3, budget=0.5)
+        free = table.iloc[:1].assign(id="free", price=0.0)
+        with pytest.raises(InputError, match="row 2, column 'price': a cost is a number above 0"):
+            made.add(free)
     with Campaign.create(tmp_path / "d.db", table, target="y") as made, pytest.raises(InputError, match="needs costs"):
         made.ask(3, budget=5.0)
     with pytest.raises(InputError, match="a cost is a number above 0"):

@@ -244,7 +244,10 @@ def test_errors_of_files_with_several_targets(empty, tmp_path):
 def test_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     POOL.to_csv("pool.csv", index=False)
-    run(*["init", "c.db", "pool.csv", "--target", "gain", "--target", "loss", "--target-weight", "loss=2"])
+    names = ["init", "c.db", "pool.csv", "--target", "gain", "--target", "loss", "--target-weight", "loss=2"]
+    code, _, words = run(*names, "--target-weight", "loss=3")
+    assert (code, "the weight of 'loss' is given twice; give it once" in words) == (2, True)
+    run(*names)
     run(*["ask", "c.db", "4", "--out", "batch.csv"])
     batch = pd.read_csv("batch.csv")
     assert batch[["gain", "loss", "status"]].isna().all().all()

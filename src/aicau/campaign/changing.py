@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from aicau import tables
 from aicau.campaign import handout, plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_goal, check_model, check_name, ensemble_of, targets_of
+from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
+from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
@@ -19,8 +20,6 @@ from aicau.tables.sheet import Sheet, flags
 
 class Changing(Looking):
     """The verbs of a campaign that change it; each is a new row of its history."""
-
-    author: str
 
     def untell(self, tell: int) -> dict[str, int]:
         """Take back a tell, a correction or a renaming by its number (`history` has it). Its rows stay, marked as
@@ -67,6 +66,7 @@ class Changing(Looking):
 
         Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
         """
+        check_other(table, self.store.engine.url.database)
         read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
         with self.store.writing() as session:
             settings, id = self.settings, self.settings["id"]
@@ -78,6 +78,7 @@ class Changing(Looking):
                 _check_unchanged(read.where(old), before, columns)
             new = read.where(~old)
             if new.rows:
+                check_counts(new, settings.get("weight"), settings.get("cost"))
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
@@ -122,6 +123,7 @@ class Changing(Looking):
                 names = [column["name"] for column in settings["columns"]]
                 if weight not in names:
                     raise unknown("column of weights", weight, names)
+                self.models.weights(weight)  # refuses what is no weight
                 new["weight"] = weight
             if layout == "none":
                 new["layout"] = None

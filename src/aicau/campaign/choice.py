@@ -1,9 +1,11 @@
 """From a campaign's moment to the next batch, and why each of its points was chosen, in words and numbers."""
 
+import json
 import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -11,10 +13,11 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.acquisition.goals import Goal
+from aicau.campaign import plates
+from aicau.campaign.asking import Asking, Part, Request, Row
 from aicau.campaign.model import Model
-from aicau.campaign.models import Models
+from aicau.campaign.setup import check_budget, parse_strategy, room
 from aicau.core import streams
-from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import located
@@ -24,9 +27,9 @@ from aicau.prediction import Prediction, outcome
 from aicau.proposal import Look, first_batch, propose
 from aicau.round import Round, round_keys
 from aicau.store import Moment
-from aicau.strategy import Choice, Strategy
 
 Numbers = dict[str, Any]  # plain JSON
+OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
 
 
 @dataclass(frozen=True)
@@ -57,31 +60,37 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
     return round_keys(streams.runs(seed, 1), round)
 
 
-@dataclass(frozen=True)
-class Part:
-    """What is known of one target."""
+def choose(campaign: Asking, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Row]:
+    """The wells of the next batch: its points, within the budget, each as often as it is wanted and in its place."""
+    costs, budget, most = None, math.inf, asked.n
+    if asked.budget is not None:
+        costs = check_budget(campaign.models, campaign.settings, asked.budget)
+        budget = asked.budget / asked.replicates
+        if not getattr(campaign.strategy.batching, "joint", False) or all(part.model is None for part in parts):
+            # The rule that chooses does not look at costs itself: the budget is filled by rank.
+            most = min(OVERSAMPLE * asked.n, room(moment, campaign.n))
+    picks = _picks(campaign, asked, moment, parts, most, costs, budget)
+    if costs is not None:
+        picks = _affordable(picks, costs, asked.n, budget)
+    wells: Counter[int] = Counter()  # of a candidate in this batch, before this pick
+    found = []
+    for pick in picks:
+        for well in range(asked.replicates):
+            reason = f"well {well + 1} of {asked.replicates}: {pick.reason}" if asked.replicates > 1 else pick.reason
+            found.append(replace(pick, replicate=pick.replicate + wells[pick.candidate] + well, reason=reason))
+        wells[pick.candidate] += asked.replicates - 1
+    placed = plates.placed(asked.layout, found, campaign.settings["seed"], moment.last_ask + 1)
+    return [Row(one.candidate, one.replicate, one.reason, json.dumps(one.numbers, sort_keys=True)) for one in placed]
 
-    name: str
-    share: float  # how much it counts beside others
-    models: Models
-    moment: Moment
-    model: Any  # `Model` of this moment; None where there is none yet
 
-
-def choose(
+def _picks(
+    campaign: Asking,
+    asked: Request,
+    moment: Moment,
     parts: Sequence[Part],  # one for each target
-    pending: Sequence[int],
-    barred: Sequence[int],
-    strategy: Strategy,
-    task: str,
-    seed: int,
     m: int,
-    goal: str = "map",
-    weight: str | None = None,  # a column of the candidates
-    cost: Tensor | None = None,  # (n,) of a measurement
-    budget: float = math.inf,
-    engine: Engine = HERE,
-    device: torch.device | None = None,
+    costs: Tensor | None,  # (n,) of a measurement
+    budget: float,
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
@@ -90,65 +99,92 @@ def choose(
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
+    strategy = campaign.strategy
     fitted = [part for part in parts if part.model is not None]
     lead = (fitted or parts)[0]
     x = lead.model.state.x if fitted else lead.models.features()
     n = len(x)  # others may add candidates meanwhile, behind these
-    missing = "" if fitted else lead.models.missing(lead.moment)
     known: list[dict[int, list[Any]]] = [{} for _ in parts]
     for part, own in zip(parts, known, strict=True):
         for row in part.moment.rows:
             own.setdefault(row.candidate, []).append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
-    allowed[[*pending, *barred]] = False
-    marked[[at for own in (*known, pending) for at in own]] = True
-    round = model_round(lead.moment, task)
-    keys = keys_of(seed, round)
+    allowed[[*moment.pending, *moment.barred]] = False
+    marked[[at for own in (*known, moment.pending) for at in own]] = True
+    round = model_round(lead.moment, campaign.task)
+    keys = keys_of(campaign.settings["seed"], round)
     keys = streams.fold(keys, lead.moment.turn) if lead.moment.turn else keys
+    counts_for = None if asked.weight is None else lead.models.weights(asked.weight)[None, :n]
+    aim, chances = Goal.parse(asked.goal), []
     said: dict[str, Prediction] = {}
-    aim, counts_for = Goal.parse(goal), None if weight is None or not fitted else lead.models.weights(weight)[None, :n]
-    chances = [wanted(part.model, aim) for part in fitted]
-    if not fitted:
+    if not fitted:  # all count alike
         choice, strategy = first_batch(located(x), marked, allowed, m, keys)
     else:
+        chances = [wanted(part.model, aim) for part in fitted]
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
             both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
             earlier = part.models.earlier(part.moment) if strategy.difference else None
             last, seeks = None if earlier is None else Look(earlier.how, earlier.state), chance if aim.seeks else None
             looks.append(Look(part.model.how, part.model.state, part.share / lead.share, last, both, seeks))
-        room, price = torch.where(allowed, m, 0)[None], None if cost is None else cost[None, :n]
-        choice = propose(strategy, looks, m, room, marked[None], round, keys, price, budget, engine, device)
+        free, price = torch.where(allowed, m, 0)[None], None if costs is None else costs[None, :n]
+        how = (marked[None], round, keys, price, budget, asked.engine, asked.device)
+        choice = propose(strategy, looks, m, free, *how)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
     unit = 1.0
-    if len(parts) == 1 and lead.model is not None:
+    if len(parts) == 1 and fitted:
         unit = float(lead.model.state.scale[0]) ** (2 if lead.model.state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
-        purpose: Numbers = {"goal": goal} if goal != "map" else {}
-        words = ""
-        for chance in chances[:1]:
-            if chance is not None:
-                purpose["chance"] = float(chance[0, at])
-                words = f"; goal {goal}: the {aim.meaning} is {purpose['chance']:.2g}"
-        if counts_for is not None:
-            purpose["weight"] = float(counts_for[0, at])
-            words += f"; it counts {purpose['weight']:g} by {weight}"
-        before = [(count[at], own.get(at, [])) for count, own in zip(counts, known, strict=True)]
-        pick = _pick(at, place, choice, strategy, parts, said, before, missing, unit)
-        picks.append(replace(pick, reason=pick.reason + words, numbers=pick.numbers | purpose))
+        words, decided = strategy.reason(choice, 0, place, unit)
+        numbers: Numbers = {"rule": strategy.name}
+        numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
+        if fitted:
+            before = [count[at] for count in counts]
+            rows = [own.get(at, []) for own in known]
+            words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
+            numbers |= predicted
+        else:
+            words = f"fills the space ({lead.models.missing(lead.moment) or 'nothing is measured yet'}): {words}"
+        numbers |= {"goal": asked.goal} if asked.goal != "map" else {}
+        if chances and chances[0] is not None:
+            numbers["chance"] = float(chances[0][0, at])
+            words += f"; goal {asked.goal}: the {aim.meaning} is {numbers['chance']:.2g}"
+        if fitted and counts_for is not None:
+            numbers["weight"] = float(counts_for[0, at])
+            words += f"; it counts {numbers['weight']:g} by {asked.weight}"
+        picks.append(Pick(at, 1 + max(count[at] for count in counts), words, numbers))
         for count in counts:
             count[at] += 1
     return picks
 
 
-def ranked(strategy: Strategy, parts: Sequence[Part]) -> bool:
-    """Whether a budget is filled by rank, because the rule that chooses does not look at costs itself."""
-    return not getattr(strategy.batching, "joint", False) or all(part.model is None for part in parts)
+def _beside(
+    reason: str,
+    place: int,
+    parts: Sequence[Part],
+    said: dict[str, Prediction],  # by target
+    before: Sequence[int],  # measurements of each target so far, with this batch
+    rows: Sequence[Sequence[Any]],  # of each target
+) -> tuple[str, Numbers]:
+    """What is predicted of a point, and how often it was measured before, beside the rule's reason."""
+    of: dict[str, Numbers] = {}
+    for part, count in zip(parts, before, strict=True):
+        if part.name in said:
+            words, own = said[part.name].summary(place)
+            reason += f"; {part.name}: {words}" if len(parts) > 1 else f"; {words}"
+            of[part.name] = own | ({"measured_before": count} if count else {})
+    numbers = {"of": of} if len(parts) > 1 else next(iter(of.values()))
+    if max(before):
+        measured = max(sum(row.repeats for row in own) for own in rows)
+        history = _history(rows[0]) if measured and len(parts) == 1 else ""
+        words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
+        reason = f"repeat{words}; {reason}"
+    return reason, numbers
 
 
-def affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> list[Pick]:
+def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> list[Pick]:
     """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
     left = float(budget)
     found: list[Pick] = []
@@ -180,38 +216,6 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
     return None if found is None else found[None]
 
 
-def _pick(
-    at: int,
-    place: int,
-    choice: Choice,
-    strategy: Strategy,
-    parts: Sequence[Part],
-    said: dict[str, Prediction],  # by target
-    before: Sequence[tuple[int, Sequence[Any]]],  # of each target: measurements so far, with this batch, and their rows
-    missing: str,
-    unit: float,
-) -> Pick:
-    reason, decided = strategy.reason(choice, 0, place, unit)
-    numbers: Numbers = {"rule": strategy.name}
-    numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
-    count = max(number for number, _ in before)
-    if not said:
-        return Pick(at, count + 1, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
-    reason, of = f"{strategy.name}: {reason}", {}
-    for part, (number, _) in zip(parts, before, strict=True):
-        if part.name in said:
-            words, own = said[part.name].summary(place)
-            reason += f"; {part.name}: {words}" if len(parts) > 1 else f"; {words}"
-            of[part.name] = own | ({"measured_before": number} if number else {})
-    numbers |= {"of": of} if len(parts) > 1 else next(iter(of.values()))
-    if not count:
-        return Pick(at, 1, reason, numbers)
-    measured = max(sum(row.repeats for row in rows) for _, rows in before)
-    history = _history(before[0][1]) if measured and len(parts) == 1 else ""
-    words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
-    return Pick(at, count + 1, f"repeat{words}; {reason}", numbers)
-
-
 def _history(rows: Sequence[Any]) -> str:
     """What the measurements of a candidate said."""
     labels: Counter[str] = Counter()
@@ -225,9 +229,10 @@ def _history(rows: Sequence[Any]) -> str:
     return f" ({min(values):.3g} to {max(values):.3g})" if len(values) > 1 else f" ({values[0]:.3g})"
 
 
-def try_out(strategy: Strategy, task: str) -> None:
+@lru_cache(maxsize=64)
+def try_out(text: str, task: str) -> None:
     """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
-    what = outcome(task).task(("0", "1"))
+    strategy, what = parse_strategy(text, task), outcome(task).task(("0", "1"))
     how = Round(replace(ensembles.MLP(task=what), settings=MLPSettings(max_epochs=1)), what)
     x, index = torch.eye(4), torch.tensor([[0, 1, 2]])
     rows = Observations(index, torch.tensor([[0.0, 1.0, 1.0]]).double(), torch.zeros_like(index[0]))

@@ -37,7 +37,10 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
     with store.reading() as session:
         ids = candidates.all_ids(session.ids())
         settings = store.settings
-        rows = {name: _rows(session, schema.metadata.tables[name], ids, settings) for name in ROWS[1:-1]}
+        rows: dict[str, pa.Table] = {}
+        for name in ROWS[1:-1]:
+            columns = _columns(name, session.table(schema.metadata.tables[name]), ids)
+            rows[name] = pa.table({settings["id"] if own == "candidate" else own: c for own, c in columns.items()})
         rows["measurements"] = _measurements(session, ids, settings)
         first = next(_candidates(session, settings["id"]))
         structure = {
@@ -97,16 +100,12 @@ def _candidates(session: Session, id: str) -> Iterator[pa.Table]:
         yield candidates.unpack(features).add_column(0, id, candidates.unpack(ids).column(0))
 
 
-def _columns(table: Any, rows: Any) -> dict[str, pa.Array]:
+def _columns(name: str, rows: Any, ids: pa.Array) -> dict[str, pa.Array]:
+    """Rows of one of our tables, by column; candidates by their ids."""
+    table = schema.metadata.tables[name]
     values = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
-    return {c.name: pa.array(v, KINDS[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
-
-
-def _rows(session: Session, table: Any, ids: pa.Array, settings: dict[str, Any]) -> pa.Table:
-    columns = _columns(table, session.table(table))
-    if "candidate" in columns:
-        columns["candidate"] = pc.take(ids, columns["candidate"])
-    return pa.table({settings["id"] if name == "candidate" else name: column for name, column in columns.items()})
+    found = {c.name: pa.array(v, KINDS[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
+    return found | ({"candidate": pc.take(ids, found["candidate"])} if "candidate" in found else {})
 
 
 def _names(settings: dict[str, Any]) -> dict[str, str]:
@@ -126,9 +125,8 @@ def _names(settings: dict[str, Any]) -> dict[str, str]:
 
 def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> pa.Table:
     """With the campaign's own column names, and when and by whom each row was told and superseded."""
-    columns = _columns(schema.measurements, session.measurements(current=False))
+    columns = _columns("measurements", session.measurements(current=False), ids)
     said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind != "ask"}
-    columns["candidate"] = pc.take(ids, columns["candidate"])
     for at, name in enumerate(SAID):
         told = columns["tell" if at < 2 else "superseded_by"].to_pylist()
         columns[name] = pa.array([None if t is None else said[t][at % 2] for t in told], pa.string())

@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,11 @@ import pyarrow as pa
 from aicau.campaign import plates
 from aicau.campaign.progress import COLUMNS, look
 from aicau.campaign.setup import check_name, ensemble_of, targets_of, task_of
-from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, shown
 from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Session, changes, numbers_of, schema
 from aicau.tables import candidates
 
-if TYPE_CHECKING:
-    from aicau.campaign.model import Model
+STATES = [PENDING, COMPLETED, FAILED, ABANDONED]  # of a proposed point
 
 
 def batch(session: Session, settings: dict[str, Any], ask: int | None, status: str | None = None) -> pd.DataFrame:
@@ -82,43 +80,7 @@ def described(session: Session, settings: dict[str, Any], index: Sequence[int]) 
     return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
 
-def predictions(
-    session: Session,
-    model: "Model",
-    settings: dict[str, Any],
-    details: bool,
-    prefix: str = "",
-    engine: Engine = HERE,
-) -> Iterator[pa.Table]:
-    """What is predicted of every candidate, as many at a time as a chunk of the store holds."""
-    parts = [part[1:] for part in session.features()] if details else [(ids, b"") for ids in session.ids()]
-    ends = np.cumsum([0, *session.sizes()]).tolist()
-    said = engine.over(model.columns, pairwise(ends))
-    return _stream(said, parts, settings, _measured(session, settings) if details else None, prefix)
-
-
-def _stream(
-    predicted: Iterator[dict[str, Any]],
-    parts: Sequence[tuple[bytes, bytes]],  # ids and columns
-    settings: dict[str, Any],
-    measured: dict[int, tuple[Any, int]] | None,  # where no details are wanted
-    prefix: str,
-) -> Iterator[pa.Table]:
-    start, id = 0, settings["id"]
-    for (ids, features), said in zip(parts, predicted, strict=True):
-        own = {id: candidates.ids_of(ids, settings)}
-        if measured is not None:
-            table = candidates.unpack(features)
-            own |= {c["name"]: table.column(c["name"]) for c in settings["columns"] if c["kind"] == "ignored"}
-            values, counts = zip(*(measured.get(start + at, (None, 0)) for at in range(len(own[id]))), strict=True)
-            kind = pa.string() if task_of(settings) == "classification" else pa.float64()
-            said |= {"measured": pa.array(values, kind), "measured_n": pa.array(counts, pa.int64())}
-        said = {f"{prefix}{name}": column for name, column in said.items()}
-        yield pa.table(own | {f"aicau_{k}" if k in own else k: pa.array(v) for k, v in said.items()})
-        start += len(own[id])
-
-
-def _measured(session: Session, settings: dict[str, Any]) -> dict[int, tuple[Any, int]]:
+def measured(session: Session, settings: dict[str, Any]) -> dict[int, tuple[Any, int]]:
     """Mean (or most frequent label) and number of the current measurements of each candidate."""
     found = defaultdict[int, Counter[Any]](Counter)
     for row in session.measurements():
@@ -136,7 +98,7 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
     rows = session.measurements(current=False)
     current = [row for row in rows if row.superseded_by is None]
     sizes = [size for _, _, size in session.model_rounds() if size]
-    states = {state: session.count(schema.proposals, status=state) for state in (PENDING, COMPLETED, FAILED)}
+    states = {state: session.count(schema.proposals, status=state) for state in STATES}
     closed = changes.barred(session, ()).values()
     return {
         "candidates": settings["candidates"],
@@ -145,7 +107,6 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "failed_wells": sum(row.status == FAILED for row in current),
         "superseded": len(rows) - len(current),
         **states,
-        "abandoned": session.count(schema.proposals, status=ABANDONED),
         "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
         "changed": session.last_time(),
@@ -185,7 +146,7 @@ def _where(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
     """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
-    found = look(session, settings, task_of(settings))
+    found = look(session, settings)
     if found.rounds.empty:
         return None
     now = found.rounds[COLUMNS].iloc[-1]

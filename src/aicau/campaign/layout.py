@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from aicau.core.errors import InputError, shown
 
 PLATES = {"96": (8, 12), "384": (16, 24)}
-BLANK = "blank"
 STARTS = 8
 EDGE = 8.0  # wells that being at the edge counts as, when replicates are balanced
 NEAR = 1.5  # wells side by side or corner to corner
@@ -76,10 +75,9 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     left = [one for one in places if one not in set(named)]
     for key, value in given.items():
         if key not in taken:
-            count = int(value)
-            if count < 1 or count != value or count >= len(left):
+            if not 1 <= value < len(left) or value % 1:
                 raise InputError(f"control {key!r} needs between 1 and {len(left) - 1} wells; got {shown(value)}")
-            taken[key] = centres(left, count)
+            taken[key] = centres(left, int(value))
             left = [one for one in left if one not in set(taken[key])]
     if not left:
         raise InputError("no well is left for the points; use fewer controls or allow the edges")
@@ -91,10 +89,10 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     }
 
 
-def read_controls(words: Sequence[str]) -> dict[str, int | list[str]]:
+def read_controls(words: Sequence[str] | None) -> dict[str, int | list[str]]:
     """From NAME=8 or NAME=A01+H12, once per control, to what `make` takes."""
     found: dict[str, int | list[str]] = {}
-    for word in words:
+    for word in words or ():
         name, _, rest = (part.strip() for part in word.partition("="))
         if not name or not rest or name in found:
             raise InputError(f"control {word!r} cannot be read; write each name once, such as DMSO=8 or DMSO=A01+H12")

@@ -1,4 +1,4 @@
-"""What can be seen of a campaign: its settings, batches, measurements, history and warnings, as tables."""
+"""What a campaign holds, and what can be seen of it: its settings, batches, measurements, history, warnings."""
 
 import json
 from collections import Counter
@@ -6,26 +6,71 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
 from aicau.campaign import handout, plates
-from aicau.campaign.setup import strategy_of, targets_of, task_of
-from aicau.core.errors import InputError
-from aicau.store import ABANDONED, COMPLETED, FAILED, PENDING, Check, Moment, Store, examine, schema
+from aicau.campaign.handout import STATES
+from aicau.campaign.models import Models
+from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
+from aicau.core.errors import InputError, shown, unknown
+from aicau.store import PENDING, Check, Moment, Store, examine, schema
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
-STATES = [PENDING, COMPLETED, FAILED, ABANDONED]
 LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details that the history leaves out
 
 
 class Looking:
-    """The verbs of a campaign that change nothing and compute no model."""
+    """A campaign's state, and its verbs that change nothing and compute no model."""
 
-    store: Store
+    def __init__(self, store: Store, author: str | None = None) -> None:
+        if not isinstance(store, Store):
+            raise InputError(
+                f"open a campaign with Campaign.open({shown(store)}), or make one with Campaign.create({shown(store)},"
+                " pool, target)"
+            )
+        self.store = store
+        self.author = check_author(author)
+        self.models = Models(store)
+        self._views: dict[str, Self] = {}
+
+    def of(self, target: str) -> Self:
+        """One of several targets, as a campaign of its own: what it predicts, how good that is, its figures.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from aicau import Campaign
+        >>> pool = pd.DataFrame({"id": list("abcdef"), "dose": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]})
+        >>> with Campaign.create("two.db", pool, target=["yield", "purity"]) as campaign:
+        ...     campaign.of("purity").settings["target"]
+        'purity'
+        """
+        if target not in self.targets:
+            raise unknown("target", str(target), list(self.targets))
+        if len(self.targets) == 1:
+            return self
+        if target not in self._views:
+            self._views[target] = type(self)(self.store.of(target), self.author)
+            self._views[target].models.pool = self.models
+        return self._views[target]
+
+    def views(self) -> list[Self]:
+        """One campaign for each target."""
+        return [self.of(target) for target in self.targets]
+
+    def close(self) -> None:
+        """Let go of the file or the connection."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -174,16 +219,13 @@ class Looking:
         )
 
     def _repr_html_(self) -> str:
-        return _html(self.store.where, self.status())
-
-
-def _html(where: str, found: dict[str, Any]) -> str:
-    """A campaign as a small table, for notebooks."""
-    names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
-    rows = [("campaign", where), *((name, found[name]) for name in names)]
-    rows += [("warning", words) for words in found["warnings"]]
-    cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-    return f"<table>{''.join(cells)}</table>"
+        """A small table, for notebooks."""
+        found = self.status()
+        names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
+        rows = [("campaign", self.store.where), *((name, found[name]) for name in names)]
+        rows += [("warning", words) for words in found["warnings"]]
+        cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<table>{''.join(cells)}</table>"
 
 
 def _brief(text: str) -> str:

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from aicau import ensembles
-from aicau.bias import Belief, Posterior
+from aicau.bias import Posterior
 from aicau.campaign.rows import Told
-from aicau.campaign.setup import COMBINED
+from aicau.campaign.setup import ALONE, COMBINED
 from aicau.core.observations import Observations
-from aicau.core.omega import Omega
 from aicau.ensembles.base import predicted
 from aicau.ensembles.kernels import MLPSettings
 from aicau.ensembles.mlp import FittedMLP
@@ -34,22 +33,16 @@ class Model:
     """A fitted round of one campaign."""
 
     how: Round
-    ensemble: str  # its name in the settings
-    strategy: Strategy
     state: State
     predictor: Predictor
     labels: tuple[str, ...]
     basis: int  # tells behind it
-    log: bool = False  # everything is of ln y
+    log: bool  # everything is of ln y
 
     @property
     def figures(self) -> Figures:
         """What a report says of it."""
         return self.predictor.figures
-
-    def estimate(self) -> Omega | Belief | None:
-        """What the strategy's estimator of the bias found."""
-        return self.how.assess(self.strategy, self.state)
 
     def predict(self, index: Any = None) -> Prediction:
         """All candidates or some, in the target's own units."""
@@ -71,7 +64,7 @@ class Model:
         tensors |= {f"predictor.{name}": part for name, part in self.predictor.tensors().items()}
         words = {
             "format": FORMAT,
-            "ensemble": self.ensemble,
+            "ensemble": COMBINED if self.how.combine else ALONE,
             "settings": asdict(fitted.settings),
             "labels": list(self.labels),
             "basis": self.basis,
@@ -90,16 +83,19 @@ def fit(
     task: str,
     ensemble: str,
     basis: int,
+    log: bool = False,
 ) -> Model:
-    """The round of a campaign after its measurements."""
+    """The round of a campaign after its measurements; `log`: they are of ln y."""
     what = outcome(task).task(told.labels)
     how = Round(ensembles.make(task=what), what, combine=ensemble == COMBINED)
     state = how.fit(x, told.observations, keys, told.controls)
     predictor = how.predictor(state, strategy.bias, told.labels)
-    return Model(how, ensemble, strategy, state, predictor, told.labels, basis)
+    return Model(how, state, predictor, told.labels, basis, log)
 
 
-def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy, task: str) -> Model | None:
+def unpack(
+    tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy, task: str, log: bool = False
+) -> Model | None:
     """What `pack` gave, over the same pool; None where it was kept by an earlier version."""
     kept = json.loads(words)
     if kept.get("format") != FORMAT:
@@ -119,4 +115,4 @@ def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy
     predictor = what.load(parts, kept["predictor"] | {"figures": kept["figures"]})
     if isinstance(strategy.bias, Posterior) and isinstance(predictor, ValuePredictor):
         state.memo[strategy.bias] = predictor.correction  # it was fitted by this very estimator
-    return Model(how, kept["ensemble"], strategy, state, predictor, tuple(kept["labels"]), kept["basis"])
+    return Model(how, state, predictor, tuple(kept["labels"]), kept["basis"], log)

@@ -1,6 +1,6 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,10 +113,10 @@ class Models:
         from aicau.campaign.model import fit
 
         settings = self.store.settings
-        task, strategy, ensemble = task_of(settings), strategy_of(settings), ensemble_of(settings)
+        task = task_of(settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
-        model = fit(self.features(), self.told(moment), keys, strategy, task, ensemble, moment.basis)
-        model = replace(model, log=is_log(settings))
+        how = (strategy_of(settings), task, ensemble_of(settings), moment.basis, is_log(settings))
+        model = fit(self.features(), self.told(moment), keys, *how)
         if keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
@@ -138,8 +138,8 @@ class Models:
             if row is None:
                 return None
             tensors = load(bytes(row.tensors))
-            found = unpack(tensors, row.info, self.features(), strategy_of(settings), task_of(settings))
-            return None if found is None else replace(found, log=is_log(settings))
+            how = (strategy_of(settings), task_of(settings), is_log(settings))
+            return unpack(tensors, row.info, self.features(), *how)
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 

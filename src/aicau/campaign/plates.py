@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from aicau.campaign.choice import Pick
 
 KIND = "controls"
-check_fits = wells.check_fits
 
 
 class Control(NamedTuple):
@@ -158,19 +157,20 @@ def tell(
     correct: bool,
     author: str,
     source: str | None,
-    distinct: Collection[str] = (),
+    distinct: Collection[str],
 ) -> dict[str, Any]:
     """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
-    told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
     if rows or not controls:
         told = asdict(add_tell(session, rows, digest, correct, author, source, distinct))
+    else:
+        told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
     known = set(kept(session))
     new = [one for one in controls if one not in known]
     if new:
         number = told["tell"]
         if not rows or told["already"]:
-            number = told["tell"] = session.number(schema.tells.c.id) + 1
-            session.insert(schema.tells, [(number, digest, 0, int(correct))])
+            number = told["tell"] = session.next_tell()
+            session.add_rows(number, digest, int(correct), [])
             session.event("tell", author, number, source=source, rows=0)
         session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:])] for one in new])
     if controls:

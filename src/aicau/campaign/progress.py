@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from aicau.campaign.setup import called, is_log
+from aicau.campaign.setup import called, is_log, task_of
 from aicau.store import Session, numbers_of, schema
 
 # Chosen on 18 data sets, checked on six others and with another seed: benchmarks/honest_error.py.
@@ -47,7 +47,6 @@ class Progress:
 
     rounds: pd.DataFrame  # COLUMNS, and of the batch that came next: held_out, held_out_centred
     held: pd.DataFrame  # HELD, error and moved: one row per candidate and batch, none that had been measured before
-    shifts: dict[str, float]  # mean error of the batches that came after a model, by name
     advice: str
 
 
@@ -118,8 +117,9 @@ def explained(held: pd.DataFrame) -> float:
     return max(float(1 - part.error.sum() / max(part.measured.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
 
 
-def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
-    """Of what was asked, told and fitted so far. Values of `settings` and `task` are those of the campaign."""
+def look(session: Session, settings: dict[str, Any]) -> Progress:
+    """Of what was asked, told and fitted so far."""
+    task = task_of(settings)
     root = task == "regression"
     fitted = [one for one in session.model_figures() if one[2].get("unknown") is not None]
     figures = {basis: own for basis, _, own in fitted}
@@ -146,9 +146,8 @@ def look(session: Session, settings: dict[str, Any], task: str) -> Progress:
         found |= {k: float(v.mean()) ** (0.5 if root else 1) if len(v) else np.nan for k, v in pairs.items()}
         rows.append(found | {"points": own["points"]})
     table = pd.DataFrame(rows, columns=[*COLUMNS, "held_out", "held_out_centred", "held_r2", "points", "common"])
-    shifts = {str(name): float(some.error.mean()) for name, some in held.groupby("batch", sort=False)} if root else {}
     rounds, words = table.drop(columns=["points", "common"]), advice(table, called(settings))
-    return Progress(rounds, held.reset_index(drop=True), shifts, words)
+    return Progress(rounds, held.reset_index(drop=True), words)
 
 
 def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:

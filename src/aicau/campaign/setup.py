@@ -3,7 +3,6 @@
 import getpass
 import os
 from collections.abc import Collection, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from aicau.core.errors import InputError, shown, unknown
 from aicau.store import Moment
 from aicau.store.identity import folded
 from aicau.tables import candidates, results
+from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -31,7 +31,7 @@ REMOVED |= {"slope": "difference"}
 def columns_for(
     sheet: candidates.Table,  # the pool
     id: str,
-    target: str | Sequence[str],
+    targets: Sequence[str],
     batch: str | None,
     ignore: Sequence[str],
     weight: str | None,
@@ -40,7 +40,7 @@ def columns_for(
     """The settings of a new campaign that are about columns; invalid ones are refused before anything is made."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
-    roles = [("id", id), *(("target", one) for one in _several(target)), *([] if batch is None else [("batch", batch)])]
+    roles = [("id", id), *(("target", one) for one in targets), *([] if batch is None else [("batch", batch)])]
     for role, name in roles:
         text = check_name(f"the {role} column", name).strip()
         if text.casefold() in candidates.RESERVED:
@@ -51,22 +51,18 @@ def columns_for(
     if weight is not None:
         check_weights(np.concatenate([part.numbers(weight) for part in sheet.parts()]), weight)
     for part in sheet.parts() if cost is not None else ():
-        part.refuse(str(cost), part.numbers(str(cost)) <= 0, "a cost is a number above 0")
+        check_counts(part, None, cost)
     batch = None if batch is None else batch.strip()
-    if batch is not None and batch.casefold() in [one.strip().casefold() for one in _several(target)]:
+    if batch is not None and batch.casefold() in [one.strip().casefold() for one in targets]:
         raise InputError(f"target and batch are both called {batch!r}; each needs a column of its own")
     columns = candidates.describe(sheet, id, [*ignore, *filter(None, [weight, cost])])
     found = {"id": id, "batch": batch, "columns": columns, "candidates": sheet.rows}
     return found | {"id_kind": "integer" if whole else "text"} | ({} if cost is None else {"cost": cost})
 
 
-def _several(target: str | Sequence[str]) -> list[str]:
-    return [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
-
-
-def check_targets(target: str | Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
+def check_targets(targets: Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
     """What is kept of one target or several: their names, and how much each counts."""
-    names = [name.strip() for name in _several(target)]
+    names = [name.strip() for name in targets]
     if not names:
         raise InputError("a campaign needs a target: what the column of results will be called")
     if double := [name for at, name in enumerate(names) if folded(name) in map(folded, names[:at])]:
@@ -127,14 +123,15 @@ def check_room(moment: Moment, n: int, total: int) -> None:
         )
 
 
-def default_author() -> str:
-    """$AICAU_AUTHOR, or who is logged in."""
-    if name := os.environ.get("AICAU_AUTHOR", "").strip():
-        return name
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "unknown"
+def check_author(name: str | None) -> str:
+    """Who does something: this name, $AICAU_AUTHOR, or who is logged in."""
+    name = name or os.environ.get("AICAU_AUTHOR", "").strip()
+    if not name:
+        try:
+            name = getpass.getuser()
+        except (OSError, KeyError):
+            name = "unknown"
+    return check_name("the author", name)
 
 
 def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float64]:
@@ -150,6 +147,14 @@ def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float6
     return values
 
 
+def check_counts(part: Sheet, weight: str | None, cost: str | None) -> None:
+    """How much some candidates count, and what they cost."""
+    if weight is not None:
+        part.refuse(weight, part.numbers(weight) < 0, "how much a candidate counts is a number from 0")
+    if cost is not None:
+        part.refuse(cost, part.numbers(cost) <= 0, "a cost is a number above 0")
+
+
 def check_goal(goal: Any, task: str) -> str:
     """A goal that goes with what is measured, in its shortest form."""
     from aicau.acquisition.goals import Goal
@@ -162,23 +167,17 @@ def check_goal(goal: Any, task: str) -> str:
 
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
+    from aicau.campaign.choice import try_out
+
     check_name("the task", task)
     check_name("the ensemble", ensemble)
     task = results.check_task(task)
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
-    _try_out("default" if strategy is None else str(strategy), task)
+    try_out("default" if strategy is None else str(strategy), task)
     if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
         raise InputError(f"seed must be a whole number; got {seed!r}")
     return task
-
-
-@lru_cache(maxsize=64)
-def _try_out(strategy: str, task: str) -> None:
-    """What worked once in this process works."""
-    from aicau.campaign.choice import try_out
-
-    try_out(parse_strategy(strategy, task), task)
 
 
 def parse_strategy(text: str, task: str) -> "Strategy":
@@ -218,13 +217,13 @@ def called(settings: dict[str, Any]) -> str:
     return f"ln {settings['target']}" if is_log(settings) else str(settings["target"])
 
 
-def check_scale(scale: str | None, task: str) -> str:
+def check_scale(scale: str, task: str) -> str:
     """`linear` or `log`; only values have a scale."""
-    if scale not in (None, "linear", "log"):
+    if scale not in ("linear", "log"):
         raise unknown("scale", str(scale), ["linear", "log"])
     if scale == "log" and task != "regression":
         raise InputError(f"only values have a scale; {task} has none, so leave --scale out")
-    return scale or "linear"
+    return scale
 
 
 def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], controls: Sequence[Any]) -> None:

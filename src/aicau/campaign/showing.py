@@ -1,10 +1,10 @@
 """What a campaign predicts, and how it does: the expected error by round, what to do next, and its figures."""
 
 import itertools
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,10 +12,10 @@ import pyarrow as pa
 from aicau import tables
 from aicau.campaign import handout
 from aicau.campaign.looking import Looking
-from aicau.campaign.models import Models
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, named, write_whole
+from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,22 +26,32 @@ if TYPE_CHECKING:
 class Showing(Looking):
     """The verbs of a campaign that show what its models are worth; they fit what is missing."""
 
-    models: Models
-
-    @abstractmethod
-    def views(self) -> Sequence["Showing"]:
-        """One campaign for each target."""
-
     def predictions(self, details: bool = False, engine: Engine = HERE) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
-        streams = []
-        for view in self.views():
-            model = view.models.current()
-            with view.store.reading() as session:
-                name = f"{view.settings['target']}_" if len(self.targets) > 1 else ""
-                streams.append(handout.predictions(session, model, view.settings, details, name, engine))
-        for parts in zip(*streams, strict=True):
-            yield pa.table({name: part.column(name) for part in parts for name in part.column_names})
+        models = {view.settings["target"]: view.models.current() for view in self.views()}
+        settings, several = self.settings, len(models) > 1
+        measured: dict[str, dict[int, tuple[Any, int]]] = {}  # by target and candidate
+        with self.store.reading() as session:
+            parts = [part[1:] for part in session.features()] if details else [(ids, b"") for ids in session.ids()]
+            spans = list(itertools.pairwise(itertools.accumulate(session.sizes(), initial=0)))
+            for target in models if details else ():
+                measured[target] = handout.measured(replace(session, target=target) if several else session, settings)
+        kind = pa.string() if self.task == "classification" else pa.float64()
+        said = zip(*(engine.over(model.columns, spans) for model in models.values()), strict=True)
+        for span, (ids, features), each in zip(spans, parts, said, strict=True):
+            own = {settings["id"]: candidates.ids_of(ids, settings)}
+            if details:
+                table = candidates.unpack(features)
+                own |= {c["name"]: table.column(c["name"]) for c in settings["columns"] if c["kind"] == "ignored"}
+            found = dict(own)
+            for target, columns in zip(models, each, strict=True):
+                if details:
+                    values, counts = zip(*(measured[target].get(at, (None, 0)) for at in range(*span)), strict=True)
+                    columns |= {"measured": pa.array(values, kind), "measured_n": pa.array(counts, pa.int64())}
+                for name, column in columns.items():
+                    name = f"{target}_{name}" if several else name
+                    found[f"aicau_{name}" if name in own else name] = pa.array(column)
+            yield pa.table(found)
 
     def predict(
         self, path: str | Path | None = None, force: bool = False, details: bool = False, engine: Engine = HERE
@@ -108,7 +118,7 @@ class Showing(Looking):
             self.models.at(moment)
             self.models.renew()
         with self.store.reading() as session:
-            return look(session, self.settings, self.task)
+            return look(session, self.settings)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.

@@ -5,130 +5,149 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from aicau import tables
 from aicau.campaign import plates
+from aicau.campaign.looking import Looking
 from aicau.campaign.plates import Control
 from aicau.campaign.setup import check_positive
 from aicau.core.errors import InputError
+from aicau.core.files import check_other
 from aicau.store import Measurement, Session, schema
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
-if TYPE_CHECKING:
-    from aicau.campaign.campaign import Campaign
-
 MOST_WRONG = 20  # rows that are named; a file with more is wrong as a whole
 NEW, KNOWN, CONTROL, BLANK, WRONG = "new", "known already", "control", "not filled in", "looks wrong"
+# Rows of candidates, those of controls, notes on how they were read, and the table without controls.
+Parsed = tuple[list[Measurement], list[Control], list[str], Sheet]
 
 
 class _Undo(Exception):
     """Ends a transaction whose changes nobody wants."""
 
 
-def tell(
-    campaign: "Campaign", table: Any, correct: bool, new: Sequence[str], sheet: str | None, skip: int
-) -> dict[str, Any]:
-    """All rows of the table, or none of them."""
-    read = tables.read(table, None, sheet, skip)
-    parsed = _parsed(campaign, read)
-    source = Path(table).name if isinstance(table, str | Path) else None
-    with campaign.store.writing() as session:
-        try:
-            return _store(campaign, session, read, parsed, correct, source, new)
-        except InputError as error:  # about a row
-            raise InputError(f"{read.name}, {error}") from error
+class Telling(Looking):
+    """The verbs that take results in, or only check them."""
 
+    def tell(
+        self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
+    ) -> dict[str, Any]:
+        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
 
-def check(
-    campaign: "Campaign", table: Any, correct: bool, new: Sequence[str], sheet: str | None, skip: int
-) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The same way as `tell`, all of it taken back; a row that is refused is named and left out, then it goes on."""
-    read = tables.read(table, None, sheet, skip)
-    numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
-    wrong: dict[int, str] = {}
-    found: dict[int, str] = {}
-    counts: dict[str, Any] = {}
-    while len(wrong) < read.rows:
-        left = ~np.isin(numbers, list(wrong))
-        try:
-            found, counts = _try(campaign, read.where(left), correct, new)
-            break
-        except InputError as error:
-            named = re.search(r"\brows? (\d+)", str(error))
-            if named is None or int(named[1]) not in numbers[left] or len(wrong) >= MOST_WRONG:
-                raise
-            wrong[int(named[1])] = str(error).removeprefix(f"{read.name}, ")
-    outcome = [WRONG if line in wrong else found.get(line, BLANK) for line in numbers.tolist()]
-    shown = read.table.to_pandas()
-    shown.insert(0, "row", numbers, allow_duplicates=True)
-    return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in numbers.tolist()]), counts
+        Parameters
+        ----------
+        table : str, Path or DataFrame
+            Columns: the id, the target, the batch where the campaign has one; and where wanted `status` (ok, failed),
+            `sem` and `count` (the target is then a mean) and `replicate`.
+        correct : bool
+            Replace what was told before for the same id and batch (and replicate, where given); the old rows stay,
+            marked as superseded.
+        new : sequence of str
+            Batches or classes that are new ones, though they look like known ones (`p1` beside `P1`).
+        sheet : str, optional
+            Which sheet of an Excel file.
+        skip : int
+            Lines of an instrument above the column names.
 
+        Returns
+        -------
+        dict
+            Counts: `rows`, `new`, `known`, `completed`, `failed`, `unrequested`, `superseded`, `pending`; `already` if
+            nothing was new; `warnings` about what may not be meant so.
+        """
+        check_other(table, self.store.engine.url.database)
+        read = tables.read(table, None, sheet, skip)
+        parsed = self._parsed(read)
+        source = Path(table).name if isinstance(table, str | Path) else None
+        with self.store.writing() as session:
+            try:
+                return self._store(session, read, parsed, correct, source, new)
+            except InputError as error:  # about a row
+                raise InputError(f"{read.name}, {error}") from error
 
-def _try(
-    campaign: "Campaign", sheet: Sheet, correct: bool, distinct: Sequence[str]
-) -> tuple[dict[int, str], dict[str, Any]]:
-    """What every line holds that is filled in, and what `tell` would say; nothing is stored."""
-    rows, controls, _ = parsed = _parsed(campaign, sheet)
-    new: Counter[Any] = Counter()
-    counts: dict[str, Any] = {}
-    with suppress(_Undo), campaign.store.writing() as session:
-        first = session.number(schema.measurements.c.id)
-        counts = _store(campaign, session, sheet, parsed, correct, None, distinct)
-        new.update(_key(row) for row in session.measurements() if row.id > first)
-        raise _Undo
-    lines = dict.fromkeys((row.line for row in rows), KNOWN)
-    if controls:
-        with campaign.store.reading() as session:
-            rest = plates.split(sheet, campaign.settings, session)[0]
-        own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
-        lines |= dict.fromkeys(own, CONTROL)
-    for row in rows:
-        if new[_key(row)] > 0:
-            new[_key(row)] -= 1
-            lines[row.line] = NEW
-    return lines, counts
+    def check(
+        self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
+    ) -> tuple[pd.DataFrame, dict[str, Any]]:
+        """What `tell` would do with a table, row by row; nothing is stored. Parameters are those of `tell`.
+
+        Returns
+        -------
+        DataFrame, dict
+            The table with the number of each `row`, its `outcome` ("new", "known already", "control", "not filled in",
+            "looks wrong") and a `note`, and what `tell` would return for the rows that are right. At most 20 wrong rows
+            are named; a table with more, or without a column it needs, is refused as a whole.
+        """
+        check_other(table, self.store.engine.url.database)
+        read = tables.read(table, None, sheet, skip)
+        numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
+        wrong: dict[int, str] = {}
+        found: dict[int, str] = {}
+        counts: dict[str, Any] = {}
+        while len(wrong) < read.rows:
+            left = ~np.isin(numbers, list(wrong))
+            try:
+                found, counts = self._try(read.where(left), correct, new)
+                break
+            except InputError as error:
+                named = re.search(r"\brows? (\d+)", str(error))
+                if named is None or int(named[1]) not in numbers[left] or len(wrong) >= MOST_WRONG:
+                    raise
+                wrong[int(named[1])] = str(error).removeprefix(f"{read.name}, ")
+        outcome = [WRONG if line in wrong else found.get(line, BLANK) for line in numbers.tolist()]
+        shown = read.table.to_pandas()
+        shown.insert(0, "row", numbers, allow_duplicates=True)
+        return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in numbers.tolist()]), counts
+
+    def _try(self, sheet: Sheet, correct: bool, new: Sequence[str]) -> tuple[dict[int, str], dict[str, Any]]:
+        """What every line holds that is filled in, and what `tell` would say; nothing is stored."""
+        rows, controls, _, rest = parsed = self._parsed(sheet)
+        added: Counter[Any] = Counter()
+        counts: dict[str, Any] = {}
+        with suppress(_Undo), self.store.writing() as session:
+            first = session.number(schema.measurements.c.id)
+            counts = self._store(session, sheet, parsed, correct, None, new)
+            added.update(_key(row) for row in session.measurements() if row.id > first)
+            raise _Undo
+        lines = dict.fromkeys((row.line for row in rows), KNOWN)
+        if controls:
+            own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
+            lines |= dict.fromkeys(own, CONTROL)
+        for row in rows:
+            if added[_key(row)] > 0:
+                added[_key(row)] -= 1
+                lines[row.line] = NEW
+        return lines, counts
+
+    def _parsed(self, sheet: Sheet) -> Parsed:
+        """What stands in a table."""
+        settings = self.settings
+        with self.store.reading() as session:
+            ids = candidates.all_ids(session.ids())
+            rest, controls = plates.split(sheet, settings, session)
+        how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+        rows: list[Measurement] = []
+        notes: list[str] = []
+        if rest.rows or not controls:
+            if len(self.targets) > 1:
+                rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
+            else:
+                rows, notes = results.parse(rest, settings["id"], settings["target"], *how)
+        check_positive(settings, sheet.name, rows, controls)
+        return rows, controls, notes, rest
+
+    def _store(
+        self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]
+    ) -> dict[str, Any]:
+        rows, controls, notes, _ = parsed
+        new = [new] if isinstance(new, str) else list(new)
+        told = plates.tell(session, rows, controls, results.digest(rows, correct), correct, self.author, source, new)
+        return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}
 
 
 def _key(row: Any) -> tuple[Any, ...]:
     return row.candidate, row.target, row.value, row.label, row.sem, row.repeats, row.batch, row.status
-
-
-Parsed = tuple[list[Measurement], list[Control], list[str]]
-
-
-def _parsed(campaign: "Campaign", sheet: Sheet) -> Parsed:
-    """The rows of a table, those of controls, and notes on how they were read."""
-    settings = campaign.settings
-    with campaign.store.reading() as session:
-        ids = candidates.all_ids(session.ids())
-        sheet, controls = plates.split(sheet, settings, session)
-    how = (settings["batch"], ids, campaign.task, {column["name"] for column in settings["columns"]})
-    rows: list[Measurement] = []
-    notes: list[str] = []
-    if sheet.rows or not controls:
-        if len(targets := campaign.targets) > 1:
-            rows, notes = results.parse_each(sheet, settings["id"], list(targets), *how)
-        else:
-            rows, notes = results.parse(sheet, settings["id"], settings["target"], *how)
-    check_positive(settings, sheet.name, rows, controls)
-    return rows, controls, notes
-
-
-def _store(
-    campaign: "Campaign",
-    session: Session,
-    sheet: Sheet,
-    parsed: Parsed,
-    correct: bool,
-    source: str | None,
-    distinct: Sequence[str],
-) -> dict[str, Any]:
-    rows, controls, notes = parsed
-    digest = results.digest(rows, correct)
-    told = plates.tell(session, rows, controls, digest, correct, campaign.author, source, distinct)
-    return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}

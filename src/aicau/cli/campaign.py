@@ -66,7 +66,7 @@ def init(
 
     names = target if len(target) > 1 else target[0]
     settings = (names, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control or []), edges, scale, cost, _weights(target_weight or []), in_place)
+    plate = (layout, read_controls(control), edges, scale, cost, _weights(target_weight or []), in_place)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,
@@ -86,9 +86,11 @@ def _weights(words: list[str]) -> dict[str, float]:
     """From NAME=2, once per target."""
     found: dict[str, float] = {}
     for word in words:
-        name, _, number = word.rpartition("=")
+        name, _, number = (part.strip() for part in word.rpartition("="))
+        if name in found:
+            raise InputError(f"the weight of {name!r} is given twice; give it once")
         try:
-            found[name.strip()] = float(number)
+            found[name] = float(number)
         except ValueError:
             raise InputError(f"the weight {word!r} cannot be read; write a target and a number, such as a=2") from None
     return found
@@ -125,7 +127,7 @@ def ask(
     from aicau.campaign.layout import read_controls
     from aicau.core.engine import Engine
 
-    plate = (layout, read_controls(control or []), edges, Engine(engine, address=address), device)
+    plate = (layout, read_controls(control), edges, Engine(engine, address=address), device)
     with busy("choosing the batch"), opened(campaign, author) as found:
         frame = found.ask(n, request, goal, weight, replicates, preview, budget, *plate)
         blank = found.blank_columns()

@@ -126,7 +126,7 @@ def change(
     from aicau.campaign.layout import read_controls
 
     with opened(campaign, author) as found:
-        new = found.change(strategy, batch, goal, weight, layout, read_controls(control or []), edges)
+        new = found.change(strategy, batch, goal, weight, layout, read_controls(control), edges)
     said = {k: f"{len(v['wells'])} wells" if isinstance(v, dict) else repr(v) for k, v in new.items()}
     words = ", ".join(f"{name} is now {value}" for name, value in said.items())
     again = "; tell the earlier files again: their rows get their batch" if "batch" in new else ""
