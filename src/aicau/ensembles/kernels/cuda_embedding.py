@@ -35,11 +35,8 @@ class Shape:
     @property
     def padded(self) -> tuple[int, ...]:
         """Inputs, units of the three hidden layers and of ψ."""
-        return tuple(-(-size // k) * k for size, k in zip(self.sizes, (4, 8, 8, 8, 8), strict=True))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.inputs, *self.settings.hidden, self.settings.width
+        sizes = self.settings.sizes(self.inputs)
+        return tuple(-(-size // k) * k for size, k in zip(sizes, (4, 8, 8, 8, 8), strict=True))
 
     @property
     def stride(self) -> int:
@@ -50,21 +47,16 @@ class Shape:
         """Where in the packed row each parameter stands, and the length of that row."""
         found: list[int] = []
         at = 0
-        for last, (ins, outs), (width, units) in zip(
-            (False, False, False, True),
-            zip(self.sizes, self.sizes[1:], strict=False),
-            zip(self.padded, self.padded[1:], strict=False),
-            strict=True,
-        ):
-            weights = [[at + o * width + i for i in range(ins)] for o in range(outs)]
+        *inner, (last, below) = self.settings.layers(self.inputs)
+        for (outs, ins), width, units in zip(inner, self.padded[:3], self.padded[1:4], strict=True):
             after = at + units * width
-            if last:
-                found += [place for o, row in enumerate(weights) for place in (*row, after + o)]
-            else:
-                found += [place for row in weights for place in row]
-                found += [after + k * units + o for k in range(2) for o in range(outs)]
-            at = after + units * (1 if last else 2)
-        return found, at
+            found += [at + o * width + i for o in range(outs) for i in range(ins)]
+            found += [after + k * units + o for k in range(2) for o in range(outs)]
+            at = after + 2 * units
+        width, units = self.padded[3:]
+        after = at + units * width
+        found += [place for o in range(last) for place in (*range(at + o * width, at + o * width + below), after + o)]
+        return found, after + units
 
     @property
     def units(self) -> list[int]:
@@ -104,6 +96,9 @@ def _compiled(defines: tuple[tuple[str, int], ...], bytes: int, device: int) -> 
     return kernel
 
 
+SCRATCH = 17  # which argument
+
+
 def launch(shape: Shape, runs: int, arguments: list[Any], device: torch.device) -> None:
     """On a GPU: rows of points in shared memory where they fit, else in a scratch buffer."""
     kept, rows = shape.floats()
@@ -116,9 +111,6 @@ def launch(shape: Shape, runs: int, arguments: list[Any], device: torch.device) 
     with torch.cuda.device(device):
         kernel = _compiled(tuple(shape.defines(THREADS, shared).items()), size, device.index or 0)
         kernel((runs, 1, 1), (THREADS, 1, 1), arguments, size)
-
-
-SCRATCH = 17  # which argument
 
 
 def train_embedding(
@@ -136,8 +128,6 @@ def train_embedding(
     device = x.device
     epochs = torch.zeros(runs, dtype=torch.long, device=device)
     losses = torch.full((runs,), torch.inf, device=device)
-    if not runs:
-        return parameters.float().clone(), running.float().clone(), epochs, losses
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
     count = valid.sum(-1)
     rows = max(1, int(count.max()))
@@ -179,10 +169,10 @@ def train_embedding(
     at, size = shape.places
     index = torch.tensor(at, device=device)
     packed = torch.zeros(runs, size, device=device)
-    packed[:, index] = parameters.float()
+    packed[:, index] = parameters
     units = torch.tensor(shape.units, device=device)
     packed_running = torch.ones(runs, 2, sum(shape.padded[1:4]), device=device)
-    packed_running[:, :, units] = running.float()
+    packed_running[:, :, units] = running
     best, best_running = packed.clone(), packed_running.clone()
     rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
     most_steps = int(steps.max()) if mini else 0

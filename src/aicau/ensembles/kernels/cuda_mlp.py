@@ -25,11 +25,6 @@ def pad(n: int) -> int:
     return max(16, triton.next_power_of_2(n))
 
 
-def adam_arguments(settings: MLPSettings) -> tuple[float, ...]:
-    b1, b2 = settings.betas
-    return (b1, 1 - b1, b2, 1 - b2, settings.weight_decay)
-
-
 @triton.jit
 def load_matrix(at, ROWS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     """A block (ROWS, WIDTH), with rows of zeros up to PADDED."""
@@ -68,7 +63,7 @@ def adam(  # type: ignore[no-untyped-def]
     root = tl.load(correction + 1)
     p = tl.where(finite, p - rate * m / (tl.sqrt(v) * root + 1e-8), p)
     tl.store(parameters + cells, p, mask=real)
-    return p, m, v
+    return m, v
 
 
 @triton.jit
@@ -77,8 +72,9 @@ def relu(z):  # type: ignore[no-untyped-def]
 
 
 def supports(settings: MLPSettings, inputs: int, rows: int) -> bool:
-    """Three hidden layers, none wider than 64."""
-    return len(settings.hidden) == 3 and max(*settings.hidden, inputs) <= WIDEST and 1 <= rows <= MOST_POINTS
+    """Values by squared error; three hidden layers, none wider than 64."""
+    shape = len(settings.hidden) == 3 and max(*settings.hidden, inputs) <= WIDEST and 1 <= rows <= MOST_POINTS
+    return shape and settings.head == "squared"
 
 
 def _places(settings: MLPSettings, inputs: int) -> tuple[list[int], int]:
@@ -186,7 +182,7 @@ def _kernel(  # type: ignore[no-untyped-def]
         tl.debug_barrier()
         loss = tl.where(count > 0, loss, float("nan"))
         finite = tl.abs(loss) < float("inf")
-        _, m, v = adam(p1, g1, m, v, finite, corrections + 2 * epoch, b1, c1, b2, c2, decay, SIZE, FLAT)
+        m, v = adam(p1, g1, m, v, finite, corrections + 2 * epoch, b1, c1, b2, c2, decay, SIZE, FLAT)
         tl.debug_barrier()
         epoch += 1
         better = loss < best - min_delta
@@ -207,11 +203,8 @@ def train_mlp(
     """Train N·K networks; a loss that is not finite ends its network without an update and is returned as it is."""
     runs, members, rows = weights.shape
     inputs = x.shape[-1]
-    x, y, weights = (t.float().contiguous() for t in (x, y, weights))
     epochs = torch.zeros(runs, members, dtype=torch.long, device=x.device)
     losses = torch.zeros(runs, members, device=x.device)
-    if not runs * members:
-        return parameters.float().clone(), epochs, losses
     seen = weights > 0
     counts = seen.sum(-1)
     share = weights / weights.sum(-1, keepdim=True)
@@ -223,17 +216,18 @@ def train_mlp(
         y = y[:, None].expand_as(weights).gather(-1, order)
         x = x[:, None].expand(-1, members, -1, -1).gather(2, order[..., None].expand(-1, -1, -1, inputs))
     block, warps = LAUNCH.get(max(min(LAUNCH), pad(rows)), LAUNCH[max(LAUNCH)])
-    h1, h2, h3 = settings.hidden
+    (h1, h2, h3), (b1, b2) = settings.hidden, settings.betas
     nets = runs * members
     places, size = _places(settings, inputs)
     index = torch.tensor(places, device=x.device)
     packed = torch.zeros(nets, size, device=x.device)
-    packed[:, index] = parameters.float().reshape(nets, -1)
+    packed[:, index] = parameters.reshape(nets, -1)
     with torch.cuda.device_of(x):
         _kernel[(nets,)](
             x.contiguous(), y.contiguous(), share.contiguous(), counts.int().contiguous(),
             packed, torch.zeros_like(packed), corrections(settings, x.device), epochs, losses,
-            rows, group, *adam_arguments(settings), settings.min_delta, settings.patience, settings.max_epochs,
+            rows, group, b1, 1 - b1, b2, 1 - b2, settings.weight_decay,
+            settings.min_delta, settings.patience, settings.max_epochs,
             D=inputs, H1=h1, H2=h2, DP=pad(inputs), P1=pad(h1), P2=pad(h2), P3=pad(h3),
             SIZE=size, FLAT=triton.next_power_of_2(size), BLOCK=block, ONE=rows <= block, PRECISION=PRECISION,
             num_warps=warps, num_stages=1,

@@ -4,6 +4,8 @@
 // not in a mini-batch, count nothing. Rows and parameters stay in the block's shared memory as far as they fit. Packed
 // parameters: W (outs, ins), gamma, beta of three hidden layers, then W and bias of the last, units padded to eights.
 //
+// Functions that write rows of values end with a barrier, `outer` does not.
+//
 // Set by the host: INPUTS, P1, P2, P3, P4 (padded units), STRIDE, MINI (mini-batches), SHARED (rows fit), and the
 // number of THREADS. One thread without neighbours computes the same, which is how the tests run it without a GPU.
 
@@ -66,6 +68,7 @@ __device__ void product(const float* w, const float* a, float* out, int columns,
           make_float4(sum[row][0] + more, sum[row][1] + more, sum[row][2] + more, sum[row][3] + more);
     }
   }
+  __syncthreads();
 }
 
 // by_a = W' by_out.
@@ -87,6 +90,7 @@ __device__ void transposed(const float* w, const float* by_out, float* by_a, int
       *reinterpret_cast<float4*>(by_a + (unit + row) * STRIDE + point) =
           make_float4(sum[row][0], sum[row][1], sum[row][2], sum[row][3]);
   }
+  __syncthreads();
 }
 
 // by_w = by_out a': so many units by four inputs at a time, points shared among lanes.
@@ -155,6 +159,7 @@ __device__ void activate(const float* n, float* a, const float* gain, int units,
     *reinterpret_cast<float4*>(a + unit * STRIDE + column * 4) =
         activated(value, gain[unit], gain[units + unit], kept(key, from + unit, column, drop));
   }
+  __syncthreads();
 }
 
 // Batch normalisation by how often points stand in the batch; z becomes normalised, a what the next layer sees.
@@ -193,6 +198,7 @@ __device__ void normalise(float* z, float* a, const float* often, float total, c
       running[UNITS + from + unit] += s.momentum * (fair - running[UNITS + from + unit]);
     }
   }
+  __syncthreads();
 }
 
 // Back through dropout, ReLU and normalisation: from the gradient by what the next layer saw to that by z.
@@ -229,6 +235,7 @@ __device__ void unnormalise(float* by_a, const float* n, float* by_z, const floa
     }
     if (lane == 0 && real) by_gain[unit] = by_grow, by_gain[PADDED + unit] = by_shift;
   }
+  __syncthreads();
 }
 
 // A hidden layer with running statistics and without dropout: z becomes what the next layer sees.
@@ -243,6 +250,7 @@ __device__ void settled(float* z, const float* gain, const float* running, int u
         make_float4(active(v.x, grow, shift), active(v.y, grow, shift), active(v.z, grow, shift),
                     active(v.w, grow, shift));
   }
+  __syncthreads();
 }
 
 __device__ inline float error(const float* psi, const float* target, int i, int j) {
@@ -418,19 +426,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
 #endif
       // Forward with batch statistics and dropout.
       product<INPUTS, P1>(p + W1, x, a, columns);
-      __syncthreads();
       normalise<P1>(a, e, often, total, p + W2 - 2 * P1, inverses, running, 0, columns, key, s);
-      __syncthreads();
       product<P1, P2>(p + W2, e, b, columns);
-      __syncthreads();
       normalise<P2>(b, e, often, total, p + W3 - 2 * P2, inverses, running, P1, columns, key, s);
-      __syncthreads();
       product<P2, P3>(p + W3, e, c, columns);
-      __syncthreads();
       normalise<P3>(c, e, often, total, p + W4 - 2 * P3, inverses, running, P1 + P2, columns, key, s);
-      __syncthreads();
       product<P3, P4>(p + W4, e, psi, columns, p + W4 + P4 * P3);
-      __syncthreads();
 
       // The loss over training pairs, and its gradient by psi.
       float loss = 0.0f;
@@ -504,25 +505,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
       }
       __syncthreads();
       transposed<P3, P4>(p + W4, by_psi, e, columns);
-      __syncthreads();
       unnormalise<P3>(e, c, c, often, total, p + W4 - 2 * P3, g + W4 - 2 * P3, inverses, P1 + P2, columns, key, s.drop);
-      __syncthreads();
       activate(b, e, p + W3 - 2 * P2, P2, P1, columns, key, s.drop);
-      __syncthreads();
       outer<P2, P3, 4>(c, e, g + W3, columns);
       __syncthreads();
       transposed<P2, P3>(p + W3, c, e, columns);
-      __syncthreads();
       unnormalise<P2>(e, b, e, often, total, p + W3 - 2 * P2, g + W3 - 2 * P2, inverses, P1, columns, key, s.drop);
-      __syncthreads();
       activate(a, b, p + W2 - 2 * P1, P1, 0, columns, key, s.drop);
-      __syncthreads();
       outer<P1, P2, 8>(e, b, g + W2, columns);
       __syncthreads();
       transposed<P1, P2>(p + W2, e, b, columns);
-      __syncthreads();
       unnormalise<P1>(b, a, a, often, total, p + W2 - 2 * P1, g + W2 - 2 * P1, inverses, 0, columns, key, s.drop);
-      __syncthreads();
       outer<INPUTS, P1, 1>(a, x, g + W1, columns);
       __syncthreads();
 
@@ -552,19 +545,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) train(
 
     // Validation with running statistics.
     product<INPUTS, P1>(p + W1, whole_x, a, all);
-    __syncthreads();
     settled(a, p + W2 - 2 * P1, running, P1, 0, all, s.epsilon);
-    __syncthreads();
     product<P1, P2>(p + W2, a, b, all);
-    __syncthreads();
     settled(b, p + W3 - 2 * P2, running, P2, P1, all, s.epsilon);
-    __syncthreads();
     product<P2, P3>(p + W3, b, c, all);
-    __syncthreads();
     settled(c, p + W4 - 2 * P3, running, P3, P1 + P2, all, s.epsilon);
-    __syncthreads();
     product<P3, P4>(p + W4, c, psi, all, p + W4 + P4 * P3);
-    __syncthreads();
     float loss = 0.0f;
     for (int k = me; k < held; k += THREADS) {
       float one = error(psi, whole_target, checks[k] >> 16, checks[k] & 0xFFFF);
