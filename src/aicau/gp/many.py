@@ -96,8 +96,8 @@ class Many(Solved):
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
         found = [self._some(some.to(self.theta), spread) for some in at[0].split(PORTION)]
-        mean, variance = (torch.cat(part)[None] for part in zip(*found, strict=True))
-        return mean, variance
+        means, variances = zip(*found, strict=True)
+        return torch.cat(means)[None], torch.cat(variances)[None]
 
     def _some(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:  # (n, p) -> (n,) twice
         cross = self.rows.prior(self.theta, self.basis[None], at[None])[0]  # (m, n)

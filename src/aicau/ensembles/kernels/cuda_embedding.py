@@ -137,7 +137,7 @@ def train_embedding(
 
     def points(values: Tensor, wide: int) -> Tensor:  # (N, l, p) -> (N, wide, stride)
         out = torch.zeros(runs, wide, shape.stride, device=device)
-        own = values.gather(1, order[..., None].expand(-1, -1, values.shape[-1])).float() * real[..., None]
+        own = values.gather(1, order[..., None].expand(-1, -1, values.shape[-1])) * real[..., None]
         out[:, : values.shape[-1], :rows] = own.mT
         return out
 
