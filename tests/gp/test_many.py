@@ -50,7 +50,7 @@ def test_it_is_the_posterior_under_its_own_covariance(case, monkeypatch):
     sizes(monkeypatch, 40, 90)
     few = gp.Many.of(theta, rows, shift, scale)
     assert len(few.blocks) == 8
-    units = gp.many.lengths(theta, at[0])
+    units = few.lengths()
     home, place = few.tree.place(rows.x[0] / units), few.tree.place(at[0] / units)
     z = few.basis[None]
     core = rows.prior(theta, z, z)[0] + many.JITTER * torch.eye(40)

@@ -136,5 +136,5 @@ class Correction:
         more = {name.removeprefix(MANY): part for name, part in t.items() if name.startswith(MANY)}
         many = gp.Many.of(found[0], gp.Rows.load(more, **flat), *found[1:]) if more else None
         posterior = gp.Posterior.of(found[0], rows, *found[1:])
-        own = noise.Fitted(posterior, torch.zeros_like(t["y"]), t["shared"], t["inflation"], t["width"], many)
+        own = noise.Fitted(posterior, t["inflation"], t["width"], many)
         return cls(own, truth, t["square"], t["left_out"], Frame(*t["frame"]))

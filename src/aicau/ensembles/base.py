@@ -1,5 +1,6 @@
 """F_k: `fit` gives a fitted ensemble, whose `predict` gives one function per member, (..., K, n)."""
 
+from collections.abc import Iterator
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -54,6 +55,11 @@ def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:
         raise InputError(f"an ensemble is fitted on x (..., l, d), y (..., l) and keys (...); got shapes {shapes}")
     if y.shape[-1] == 0:
         raise InputError("an ensemble needs at least one measurement; got none")
+
+
+def each_run(keys: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:  # (...), (..., ·) each
+    """One run after another."""
+    return zip(*(t.reshape(-1, *t.shape[keys.ndim :]) for t in tensors), strict=True)
 
 
 def some_of(models: tuple[T, ...], lead: torch.Size, run: Run) -> tuple[T, ...]:

@@ -26,11 +26,7 @@ def layers(
     """Forward and backward through every network at every point; the output of a network is its last layer."""
     x = x.to(parameters)
     seen = torch.cat([x, torch.ones_like(x[:, :1])], -1)[None]
-    blocks, inputs = [], [seen]
-    at = 0
-    for o, i in settings.layers(x.shape[-1]):
-        blocks.append(parameters[:, at : at + o * (i + 1)].unflatten(-1, (o, i + 1)))
-        at += o * (i + 1)
+    blocks, inputs = settings.blocks(parameters, x.shape[-1]), [seen]
     for block in blocks[:-1]:
         last = torch.zeros_like(block[:, :1])  # one more row hands the one behind the inputs on
         last[..., -1] = 1

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import Run, check_rows, one_hot, some_of
+from aicau.ensembles.base import Run, check_rows, each_run, one_hot, some_of
 from aicau.ensembles.scikit import FittedFunctions, Function, fit_each
 
 
@@ -119,10 +119,8 @@ class PosteriorSamples:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> "FittedPosterior":
         """Fit the model of every run, one after another."""
         check_rows(x, y, keys)
-        rows = y.shape[-1]
-        pairs = zip(x.reshape(-1, rows, x.shape[-1]), y.reshape(-1, rows), strict=True)
-        models = tuple(self.fit_model(a.double(), b.double()[:, None]) for a, b in pairs)
-        unseen = torch.zeros(*y.shape[:-1], self.members, rows, dtype=torch.bool, device=x.device)
+        models = tuple(self.fit_model(a.double(), b.double()[:, None]) for a, b in each_run(keys, x, y))
+        unseen = torch.zeros(*keys.shape, self.members, y.shape[-1], dtype=torch.bool, device=x.device)
         return FittedPosterior(models, streams.fold(keys, Purpose.WEIGHTS), unseen)
 
 

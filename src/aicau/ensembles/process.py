@@ -7,7 +7,7 @@ from torch import Tensor
 
 from aicau.core import checks, streams
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import Run, check_rows, fold_membership, some_of
+from aicau.ensembles.base import Run, check_rows, each_run, fold_membership, some_of
 from aicau.gp import Posterior, noise
 
 
@@ -75,13 +75,11 @@ class Process:
     ) -> FittedProcess:
         check_rows(x, y, keys)
         shift, scale = centre_and_spread(x.double())
-        rows = ((x.double() - shift[..., None, :]) / scale[..., None, :]).reshape(-1, *x.shape[-2:])
-        values = y.double().reshape(-1, y.shape[-1])
+        rows = (x.double() - shift[..., None, :]) / scale[..., None, :]
         unseen = fold_membership(keys, self.members, x)  # (..., K, l)
-        runs = zip(rows, values, unseen.reshape(-1, *unseen.shape[-2:]), strict=True)
         posteriors = tuple(
             noise.fit(one.expand(self.members, -1, -1), target.expand(self.members, -1), valid=~apart).posterior
-            for one, target, apart in runs
+            for one, target, apart in each_run(keys, rows, y.double(), unseen)
         )
         return FittedProcess(posteriors, keys, unseen, shift, scale, self.rank)
 

@@ -5,7 +5,7 @@ never saw gets 0 from it, and then every member is mixed with the uniform distri
 Without it one such 0 makes the divergence infinite.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from torch import Tensor
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import Run, check_rows, fold_membership, one_hot, some_of
+from aicau.ensembles.base import Run, check_rows, each_run, fold_membership, one_hot, some_of
 
 Function = Callable[[Tensor], Tensor]  # (n, d) -> (n,), or (n, c) for classes
 
@@ -161,7 +161,7 @@ class Members:
         """Train the model of every run, one after another."""
         check_rows(x, y, keys)
         runs, unseen = [], []
-        for a, b, seed in _by_run(keys, x, y, seeds(keys, 1)):
+        for a, b, seed in each_run(keys, x, y, seeds(keys, 1)):
             model = seeded(self.estimator, int(seed)).fit(array(a), array(b))
             members = getattr(model, "estimators_", None)
             if members is None or len(members) == 0:
@@ -197,14 +197,9 @@ def fit_each(
     unseen = fold_membership(keys, members, x)
     runs = [
         tuple(train(k, a[~out[k]], b[~out[k]], int(seed[k])) for k in range(members))
-        for a, b, out, seed in _by_run(keys, x, targets, unseen, seeds(keys, members))
+        for a, b, out, seed in each_run(keys, x, targets, unseen, seeds(keys, members))
     ]
     return FittedFunctions(tuple(runs), unseen)
-
-
-def _by_run(keys: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """One run after another."""
-    return zip(*(t.reshape(-1, *t.shape[keys.ndim :]) for t in tensors), strict=True)
 
 
 def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit numbers

@@ -46,20 +46,6 @@ def squares(
     return cross.sub_(a @ b.mT, alpha=2).clamp_min_(0)
 
 
-def kernel(
-    a: Tensor,  # (..., l, p)
-    b: Tensor,  # (..., n, p)
-    theta: Tensor,  # (..., q)
-    shape: str = "rbf",
-) -> Tensor:  # (..., l, n)
-    """σ_f² k(r²)."""
-    return theta[..., 0, None, None].exp() * SHAPES[shape](squares(a, b, theta))[0]
-
-
-def _columns(at: Tensor, x: Tensor) -> Tensor:  # (..., m), (..., l, p) -> (..., m, p)
-    return at[..., None].expand(*at.shape, x.shape[-1])
-
-
 @dataclass(frozen=True)
 class Rows:
     """What a likelihood is computed from."""
@@ -95,8 +81,13 @@ class Rows:
         number = torch.arange(size, device=self.y.device).expand(*count.shape[:-1], -1)
         place = torch.where(count > size, number * (count - 1) // max(1, size - 1), number)
         at = torch.argsort((~self.valid).byte(), dim=-1, stable=True).gather(-1, place)
-        kept = self._map(lambda t: t.gather(-1, at) if t.ndim == at.ndim else t.gather(-2, _columns(at, t)))
-        return replace(kept, valid=number < count)
+
+        def kept(t: Tensor) -> Tensor:
+            if t.ndim == at.ndim:
+                return t.gather(-1, at)
+            return t.gather(-2, at[..., None].expand(*at.shape, t.shape[-1]))
+
+        return replace(self._map(kept), valid=number < count)
 
     def part(self, at: Tensor | slice) -> "Rows":  # (k,)
         """Some of the rows, the same ones of every run."""
@@ -127,8 +118,8 @@ class Rows:
         return between if self.pairs is None else between * self.pairs
 
     def prior(self, theta: Tensor, a: Tensor, b: Tensor) -> Tensor:  # (..., l, p), (..., n, p) -> (..., l, n)
-        """Covariance of the truth at any points, its constant and its trend included."""
-        whole = kernel(a, b, theta, self.shape) + self.constant
+        """Covariance of the truth at any points: σ_f² k(r²), the constant and the trend."""
+        whole = theta[..., 0, None, None].exp() * SHAPES[self.shape](squares(a, b, theta))[0] + self.constant
         return whole.add_(a @ b.mT, alpha=self.linear) if self.linear else whole
 
     def prior_at(self, theta: Tensor, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from aicau.gp.likelihood import Rows
-from aicau.gp.posterior import Posterior
+from aicau.gp.posterior import Posterior, Solved
 
 EXACT = 1500  # rows up to which every row sees every other
 CARRIERS, BLOCK = 256, 1024  # rows in z; most rows of a block
@@ -55,13 +55,9 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Many:
-    """A fitted process of one run; its answers are in the units of the target, noise left out."""
+class Many(Solved):
+    """Of one run, without batches."""
 
-    theta: Tensor  # (1, q)
-    rows: Rows  # of one run, without batches
-    shift: Tensor  # (1,)
-    scale: Tensor  # (1,)
     basis: Tensor  # (m, p)
     root: Tensor  # (m, m) L
     total: Tensor  # (m, m) of I + Φ Λ⁻¹ Φᵀ
@@ -76,7 +72,7 @@ class Many:
         one = torch.eye(len(basis)).to(x)
         root = torch.linalg.cholesky(rows.prior(theta, basis[None], basis[None])[0] + JITTER * one)
         leaves: list[Tensor] = []
-        tree = split(x / lengths(theta, x), torch.arange(len(x), device=x.device), leaves)
+        tree = split(x / theta[0, 1 : 1 + x.shape[-1]].exp(), torch.arange(len(x), device=x.device), leaves)
         total, target, halves = one.clone(), torch.zeros_like(one[0]), []
         for at in leaves:
             phi = torch.linalg.solve_triangular(root, rows.prior(theta, basis[None], x[None, at])[0], upper=False)
@@ -98,20 +94,10 @@ class Many:
             blocks.append(Block(x[at], below, half, weights[:, 0], centre[:, 0]))
         return cls(theta, rows, shift, scale, basis, root, total, tree, blocks)
 
-    def mean(self, at: Tensor) -> Tensor:  # (1, n, p) -> (1, n)
-        return self._at(at, False)[0]
-
-    def variance(self, at: Tensor) -> Tensor:  # (1, n, p) -> (1, n)
-        return self._at(at, True)[1]
-
-    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (1, n, p) -> (1, n) twice
-        """Mean and variance."""
-        return self._at(at, True)
-
-    def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+    def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
         found = [self._some(some.to(self.theta), spread) for some in at[0].split(PORTION)]
-        mean, variance = (torch.cat(part)[None] for part in zip(*found, strict=True))
-        return mean * self.scale + self.shift, variance.clamp_min(0) * self.scale**2
+        means, variances = zip(*found, strict=True)
+        return torch.cat(means)[None], torch.cat(variances)[None]
 
     def _some(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:  # (n, p) -> (n,) twice
         cross = self.rows.prior(self.theta, self.basis[None], at[None])[0]  # (m, n)
@@ -121,7 +107,7 @@ class Many:
             variance = self.rows.prior_at(self.theta, at[None])[0] - (phi**2).sum(0)
         place = cross.new_zeros(len(at)).long()
         if isinstance(self.tree, Split):
-            place = self.tree.place(at / lengths(self.theta, at))
+            place = self.tree.place(at / self.lengths())
         for name in place.unique().tolist():
             block, here = self.blocks[name], (place == name).nonzero()[:, 0]
             near = self.rows.prior(self.theta, block.x[None], at[None, here])[0]
@@ -132,10 +118,6 @@ class Many:
                 left = torch.linalg.solve_triangular(self.total, own - block.half.mT @ half, upper=False)
                 variance[here] += (left**2).sum(0) - (half**2).sum(0)
         return mean, variance
-
-    def noise(self) -> Tensor:  # (1,)
-        """σ_n², the variance of one measurement (of relative weight 1)."""
-        return self.theta[:, 1 + self.rows.x.shape[-1]].exp() * self.scale**2
 
     def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
         """Rows predicted without their whole group: error (value minus mean), and the variance of a value."""
@@ -149,14 +131,9 @@ class Many:
         return error, variance
 
 
-def fitted(theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior | Many":
+def fitted(theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> Posterior | Many:
     """The process of one run with parameters that were found before, whatever the number of its rows."""
     return (Posterior if rows.y.shape[-1] <= EXACT else Many).of(theta, rows, shift, scale)
-
-
-def lengths(theta: Tensor, x: Tensor) -> Tensor:  # (1, q), (n, p) -> (p,)
-    """ℓ_j."""
-    return theta[0, 1 : 1 + x.shape[-1]].exp()
 
 
 def split(x: Tensor, at: Tensor, leaves: list[Tensor]) -> Split | int:  # (l, p) in units of lengths, (k,)

@@ -3,7 +3,7 @@
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | y_i | `y` | (..., l) | measurements, one row each, replicates apart |
-| g_b | `shift` | (..., l) | what the batch (plate, day, round) of a row added to it |
+| g_b | | (..., l) | what the batch (plate, day, round) of a row added to it: `Posterior.batch_shift` |
 | σ_b² | `shared` | (...) | variance of g_b |
 | σ²_Y(x) | `variance` | (..., n) | variance of what is a measurement's own |
 
@@ -49,11 +49,14 @@ class Fitted:
     """The model after the measurements, for a batch of runs."""
 
     posterior: gp.Posterior
-    shift: Tensor  # (runs, l)
-    shared: Tensor  # (runs,)
     inflation: Tensor  # (runs, l) squared standardised left-out residuals
     width: Tensor  # (runs,) over which the variance changes; infinite: nowhere
     many: gp.Many | None = None  # of all rows, where `posterior` is of some
+
+    @property
+    def shared(self) -> Tensor:  # (runs,)
+        """σ_b²; 0 without batches."""
+        return self.posterior.batch_variance()
 
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
         """Mean and variance of the truth."""
@@ -135,9 +138,7 @@ def fit(
         factor = factor / factor.mean(-1, keepdim=True)
         posterior = settings.fit(x, y, valid, weight * factor, batch, MOST, posterior.theta)
         inflation = _squares(posterior, y) * factor
-    shared = posterior.batch_variance() if batch is not None else torch.zeros_like(y[:, 0])
-    shift = posterior.batch_shift()[0] if batch is not None else torch.zeros_like(y)
-    return Fitted(posterior, shift, shared, inflation, width)
+    return Fitted(posterior, inflation, width)
 
 
 def fit_many(

@@ -48,11 +48,6 @@ class PlateEffects:
     shift: Tensor  # (b,) estimated effect of each batch
     error: Tensor  # (b,) its standard error
 
-    def of(self, batch: Tensor) -> Tensor:  # (l,) -> (l,)
-        """The effect on each row; 0 for a batch that was not estimated."""
-        place = torch.searchsorted(self.batches, batch).clamp_max(len(self.batches) - 1)
-        return torch.where(self.batches[place] == batch, self.shift[place], 0.0)
-
 
 @dataclass(frozen=True)
 class Controls:
@@ -88,7 +83,6 @@ def plate_effects(
     x: Tensor,  # (l, p)
     y: Tensor,  # (l,)
     batch: Tensor,  # (l,)
-    counts: Tensor | None = None,  # (l,)
     controls: Controls | None = None,
 ) -> PlateEffects:
     """Estimate the shift of every batch and the variance between batches by REML.
@@ -101,8 +95,6 @@ def plate_effects(
         Measurements, replicates in rows of their own.
     batch : Tensor, shape (l,)
         Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
-    counts : Tensor, shape (l,), optional
-        How many measurements a row is the mean of; 1 if not given.
     controls : Controls, optional
         References that stand on the same batches.
 
@@ -115,25 +107,20 @@ def plate_effects(
     Examples
     --------
     >>> import torch
-    >>> from aicau.gp import noise
+    >>> from aicau.gp.plates import plate_effects
     >>> x = torch.linspace(-1, 1, 40).double()[:, None]
     >>> batch = torch.arange(40) % 4
-    >>> found = noise.plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
+    >>> found = plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
     >>> [round(float(shift)) for shift in found.shift - found.shift[0]]
     [0, 1, 2, 3]
     """
     known = (batch >= 0).nonzero()[:, 0]
-    some = known[torch.linspace(0, max(0, len(known) - 1), min(len(known), EFFECT_ROWS)).long()]
+    some = known[torch.linspace(0, len(known) - 1, min(len(known), EFFECT_ROWS)).long()]
     names = batch[some].unique()
     if len(names) < 2:
         return PlateEffects(0.0, (0.0, 0.0), names, y.new_zeros(len(names)), y.new_zeros(len(names)))
-    rows = x[some].double()[None], y[some].double()[None], batch[some][None]
-    weight = None if counts is None else counts[some][None].to(rows[1])
-    if controls is not None:
-        rows = controls.join(*rows)
-        weight = None if weight is None else torch.cat([weight, weight.new_ones(1, len(controls.y))], 1)
     with threads(1):
-        fitted, certain = compared(*rows, weight)
+        fitted, certain = compared(x[some].double()[None], y[some].double()[None], batch[some][None], controls)
     sure = float(certain[0])
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
@@ -158,11 +145,9 @@ def without_plates(
         if not noise.several(batch):
             return torch.zeros_like(y), torch.zeros_like(y[:, 0])
         some = torch.linspace(0, y.shape[-1] - 1, min(y.shape[-1], EFFECT_ROWS), device=y.device).long()
-        rows = frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some]
-        rows = rows if controls is None else controls.join(*rows)
-        fitted, sure = compared(*rows)
+        fitted, sure = compared(frame.coordinates(x[index[:, some]].double()), y[:, some], batch[:, some], controls)
         same = batch[:, :, None] == batch[:, None, some]  # (runs, l, rows used)
-        shift = sure[:, None] * fitted.shift.gather(-1, same.int().argmax(-1))
+        shift = sure[:, None] * fitted.posterior.batch_shift()[0].gather(-1, same.int().argmax(-1))
         return torch.where(same.any(-1), shift, 0.0), sure * fitted.shared
 
     shift, shared = by_run(shifts, o.index, o.y, o.batch, points=len(x), lead=o.y.ndim - 1)
@@ -173,28 +158,27 @@ def compared(
     x: Tensor,  # (runs, l, p)
     y: Tensor,  # (runs, l)
     batch: Tensor,  # (runs, l)
-    counts: Tensor | None = None,  # (runs, l)
+    controls: Controls | None = None,
 ) -> tuple[noise.Fitted, Tensor]:  # and (runs,)
     """The fit, and the probability that batches differ at all, by the likelihood with and without them."""
+    if controls is not None:
+        x, y, batch = controls.join(x, y, batch)
     settings = process(x.shape[-1])
-    fitted, bare = over(lambda own: noise.fit(x, y, own, counts, settings=settings), [batch, None])
+    fitted, bare = over(lambda own: noise.fit(x, y, own, settings=settings), [batch, None])
     together, without = (settings.objective(own.posterior.theta, own.posterior.rows)[0] for own in (fitted, bare))
     return fitted, torch.sigmoid(without - together - 0.5 * math.log(y.shape[-1]))
 
 
 def interval(fitted: noise.Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
-    posterior = fitted.posterior
-    at = 1 + posterior.rows.x.shape[-1] + 1
-    settings = process(posterior.rows.x.shape[-1])
-    count = posterior.theta.shape[-1]
-    step = 1e-3
-    moves = step * torch.eye(count, dtype=torch.double, device=posterior.theta.device)
-    columns = [
-        settings.objective(posterior.theta + move, posterior.rows)[1][0]
-        - settings.objective(posterior.theta - move, posterior.rows)[1][0]
-        for move in moves
-    ]
+    posterior, features, step = fitted.posterior, fitted.posterior.rows.x.shape[-1], 1e-3
+    at, settings = 1 + features + 1, process(features)
+
+    def slope(theta: Tensor) -> Tensor:
+        return settings.objective(theta, posterior.rows)[1][0]
+
+    moves = step * torch.eye(posterior.theta.shape[-1]).to(posterior.theta)
+    columns = [slope(posterior.theta + move) - slope(posterior.theta - move) for move in moves]
     curvature = torch.stack(columns) / (2 * step)
     curvature = 0.5 * (curvature + curvature.mT)
     values, vectors = torch.linalg.eigh(curvature)

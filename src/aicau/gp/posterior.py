@@ -33,23 +33,13 @@ def _solve(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:  # (runs, l, l),
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Solved:
     """A fitted process; its answers are in the units of the target, noise and batch effects left out."""
 
     theta: Tensor  # (..., q)
     rows: Rows
-    cholesky: Tensor  # (..., l, l)
-    weights: Tensor  # (..., l) K⁻¹ y
     shift: Tensor  # (...)
     scale: Tensor  # (...)
-
-    @classmethod
-    def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
-        """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
-        runs = len(theta)
-        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows[i : i + 1]) for i in range(runs)]
-        cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
-        return cls(theta, rows, cholesky, weights, shift, scale)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
         return self._at(at, False)[0]
@@ -62,20 +52,51 @@ class Posterior:
         return self._at(at, True)
 
     def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        mean, variance = self._normalised(at, spread)
+        return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
+
+    def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        """Mean and variance in units of the normalised target; without `spread` any second tensor."""
+        raise NotImplementedError
+
+    def noise(self) -> Tensor:  # (...)
+        """σ_n², the variance of one measurement (of relative weight 1)."""
+        assert self.rows.relative is not None
+        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+
+    def lengths(self) -> Tensor:  # (..., p)
+        """ℓ_j, the length scale of every feature."""
+        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
+
+
+@dataclass(frozen=True)
+class Posterior(Solved):
+    """The process itself: every row sees every other."""
+
+    cholesky: Tensor  # (..., l, l)
+    weights: Tensor  # (..., l) K⁻¹ y
+
+    @classmethod
+    def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
+        """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
+        runs = len(theta)
+        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows[i : i + 1]) for i in range(runs)]
+        cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
+        return cls(theta, rows, shift, scale, cholesky, weights)
+
+    def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
         """Points in single precision (those of a very large pool) are computed in it where that is safe."""
         if at.dtype == torch.float and self._single is not None:
-            mean, variance = self._single.at(self, at, spread)
-        else:
-            means, variances = [], []
-            for some in self._chunks(at.to(self.theta)):
-                cross = self._cross(some)
-                means.append((cross @ self.weights[..., None])[..., 0])
-                if spread:
-                    half = torch.linalg.solve_triangular(self.cholesky, cross.mT, upper=False)
-                    variances.append(self.rows.prior_at(self.theta, some) - (half**2).sum(-2))
-            mean = torch.cat(means, -1)
-            variance = torch.cat(variances, -1) if spread else mean
-        return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
+            return self._single.at(self, at, spread)
+        means, variances = [], []
+        for some in self._chunks(at.to(self.theta)):
+            cross = self._cross(some)
+            means.append((cross @ self.weights[..., None])[..., 0])
+            if spread:
+                half = torch.linalg.solve_triangular(self.cholesky, cross.mT, upper=False)
+                variances.append(self.rows.prior_at(self.theta, some) - (half**2).sum(-2))
+        mean = torch.cat(means, -1)
+        return mean, torch.cat(variances, -1) if spread else mean
 
     @cached_property
     def _single(self) -> "Single | None":
@@ -89,8 +110,23 @@ class Posterior:
         `at`."""
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
-        pivots = self._pivots(some, min(rank, some.shape[-2]))
-        return some.gather(-2, pivots[..., None].expand(*pivots.shape, some.shape[-1]))
+        half = self._half(some)  # (..., l, s)
+        left = self.rows.prior_at(self.theta, some) - (half**2).sum(-2)  # (..., s)
+        columns: list[Tensor] = []
+        points = [some[..., :0, :]]
+        for _ in range(min(rank, some.shape[-2])):
+            best = left.argmax(-1, keepdim=True)  # (..., 1)
+            size = left.gather(-1, best).clamp_min(1e-300).sqrt()
+            point = some.gather(-2, best[..., None].expand(*best.shape, some.shape[-1]))
+            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
+            column = self.rows.prior(self.theta, some, point)[..., 0] - (half * own).sum(-2)
+            for earlier in columns:
+                column = column - earlier * earlier.gather(-1, best)
+            column = column / size
+            columns.append(column)
+            left = (left - column**2).scatter(-1, best, -torch.inf)
+            points.append(point)
+        return torch.cat(points, -2)
 
     def factor(self, at: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
         """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact; the
@@ -100,12 +136,8 @@ class Posterior:
             return variance[..., None][..., :0], variance
         half = self._half(chosen)  # (..., l, r)
         core = self.rows.prior(self.theta, chosen, chosen) - half.mT @ half
-        floor = (
-            1e-10
-            * (self.theta[..., :1, None].exp() + self.rows.constant)
-            * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device)
-        )
-        root = torch.linalg.cholesky(core + floor)
+        floor = 1e-10 * (self.theta[..., :1, None].exp() + self.rows.constant)
+        root = torch.linalg.cholesky(core + floor * torch.eye(core.shape[-1], dtype=core.dtype, device=core.device))
         factors, rests = [], []
         for part in self._chunks(at):
             own = self._half(part)
@@ -116,18 +148,10 @@ class Posterior:
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
 
-    def noise(self) -> Tensor:  # (...)
-        """σ_n², the variance of one measurement (of relative weight 1)."""
-        assert self.rows.relative is not None
-        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
-
-    def lengths(self) -> Tensor:  # (..., p)
-        """ℓ_j, the length scale of every feature."""
-        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
-
     def batch_variance(self) -> Tensor:  # (...)
-        """σ_b²."""
-        assert self.rows.batch is not None
+        """σ_b²; 0 without batches."""
+        if self.rows.batch is None:
+            return torch.zeros_like(self.scale)
         at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
         return self.theta[..., at].exp() * self.scale**2
 
@@ -166,25 +190,6 @@ class Posterior:
 
     def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
         return chunks(at, self.rows.y.numel())
-
-    def _pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., s, p) -> (..., rank)
-        half = self._half(at)
-        left = self.rows.prior_at(self.theta, at) - (half**2).sum(-2)  # (..., s)
-        columns: list[Tensor] = []
-        pivots = []
-        for _ in range(rank):
-            best = left.argmax(-1, keepdim=True)  # (..., 1)
-            size = left.gather(-1, best).clamp_min(1e-300).sqrt()
-            point = at.gather(-2, best[..., None].expand(*best.shape, at.shape[-1]))
-            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
-            column = self.rows.prior(self.theta, at, point)[..., 0] - (half * own).sum(-2)
-            for earlier in columns:
-                column = column - earlier * earlier.gather(-1, best)
-            column = column / size
-            columns.append(column)
-            left = (left - column**2).scatter(-1, best, -torch.inf)
-            pivots.append(best[..., 0])
-        return torch.stack(pivots, -1) if pivots else at.new_zeros(*at.shape[:-2], 0, dtype=torch.long)
 
 
 @dataclass(frozen=True)

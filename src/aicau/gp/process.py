@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,28 +46,19 @@ class Process:
     shape: str = "rbf"  # or "matern"
     tolerance: float = VALUE_TOLERANCE  # relative progress of the objective below which one run stops
 
-    def fit(
+    def fit(self, *rows: Any, **options: Any) -> Posterior:
+        """The posterior of all rows at the most likely parameters; arguments as of `found`."""
+        return Posterior.of(*self.found(*rows, **options))
+
+    def found(
         self,
         x: Tensor,  # (runs, l, p)
         y: Tensor,  # (runs, l)
         valid: Tensor,  # (runs, l)
-        relative: Tensor | None = None,  # (runs, l); None: 1
+        relative: Tensor | None = None,  # (runs, l), where noise is learned; None: 1
         batch: Tensor | None = None,  # (runs, l)
         most: int | None = None,
         near: Tensor | None = None,  # (runs, q) parameters to start from, in place of `starts`
-    ) -> Posterior:
-        """The posterior of all rows at the most likely parameters."""
-        return Posterior.of(*self.found(x, y, valid, relative, batch, most, near))
-
-    def found(
-        self,
-        x: Tensor,
-        y: Tensor,
-        valid: Tensor,
-        relative: Tensor | None = None,
-        batch: Tensor | None = None,
-        most: int | None = None,
-        near: Tensor | None = None,
     ) -> tuple[Tensor, Rows, Tensor, Tensor]:  # parameters, the normalised rows, what was taken out of y, its unit
         """Maximise the likelihood (times the prior) of the normalised target.
 
@@ -75,29 +67,19 @@ class Process:
         shift, centred, scale = standardise(y, valid)
         if self.noise and relative is None:
             relative = torch.ones_like(y)
-        rows = Rows(
-            x,
-            centred / scale[..., None],
-            valid,
-            torch.full_like(y, self.alpha),
-            relative if self.noise else None,
-            batch,
-            self.fades,
-            self.constant,
-            self.linear,
-            self.shape,
-        )
+        fixed, settings = torch.full_like(y, self.alpha), (self.fades, self.constant, self.linear, self.shape)
+        rows = Rows(x, centred / scale[..., None], valid, fixed, relative, batch, *settings)
+        more = []  # bounds and start of the parameters after the length scales
+        if self.noise:
+            more.append((NOISE_BOUNDS, NOISE_START))
+        if batch is not None:
+            more.append((BATCH_BOUNDS, BATCH_START))
+        if batch is not None and self.fades:
+            more.append((LENGTH_BOUNDS, 1.0))
         features = x.shape[-1]
-        box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * features]
-        rest = []  # where the parameters after the length scales start
-        if rows.relative is not None:
-            box, rest = [*box, NOISE_BOUNDS], [NOISE_START]
-        if rows.batch is not None:
-            box, rest = [*box, BATCH_BOUNDS], [*rest, BATCH_START]
-            if rows.fades:
-                box, rest = [*box, LENGTH_BOUNDS], [*rest, 1.0]
+        box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * features, *(bounds for bounds, _ in more)]
         lower, upper = torch.tensor(box, dtype=x.dtype, device=x.device).log().unbind(-1)
-        starts = [[1.0, *[length] * features, *rest] for length in self.starts]
+        starts = [[1.0, *[length] * features, *(start for _, start in more)] for length in self.starts]
         begin = torch.tensor(starts, dtype=x.dtype, device=x.device).log()[:, None].expand(-1, len(y), -1)
         begin = begin if near is None else near[None]
         return self._parameters(rows, begin, lower, upper, most or y.shape[-1], near is None), rows, shift, scale

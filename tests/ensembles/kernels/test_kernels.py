@@ -14,7 +14,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.runs import threads
 from aicau.ensembles import kernels
-from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu_mlp, pairs, reference
+from aicau.ensembles.kernels import EmbeddingSettings, MLPSettings, cpu, pairs, reference
 
 
 def data(runs=3, members=4, rows=23, inputs=2, settings=MLPSettings(), seed=0):  # noqa: B008
@@ -51,7 +51,7 @@ def mlp_gradient(x, y, parameters, settings):
     target, weight = np.ascontiguousarray(y.reshape(rows, -1).T), np.full(rows, 1 / rows, np.float32)
     gradient = np.zeros_like(parameters)
     head = kernels.HEADS.index(settings.head)
-    return float(cpu_mlp.mlp_gradient(parameters, gradient, a, d, sizes, target, weight, head)), gradient
+    return float(cpu.mlp_gradient(parameters, gradient, a, d, sizes, target, weight, head)), gradient
 
 
 @pytest.mark.parametrize(

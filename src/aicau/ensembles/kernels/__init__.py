@@ -1,8 +1,8 @@
 """Training of the two small networks by the fastest kernel there is for the device.
 
-`cpu_*` (Numba) on the CPU, `cuda_mlp` (Triton) and `cuda_embedding` (CUDA C++) on a GPU, and `reference` (batched
-PyTorch) where what they need is missing or a shape does not fit. All take the same arguments and compute the same;
-tests compare each with `reference`, and `benchmarks/kernels.py` measures how much faster it is.
+`cpu` and `cpu_embedding` (Numba) on the CPU, `cuda_mlp` (Triton) and `cuda_embedding` (CUDA C++) on a GPU, and
+`reference` (batched PyTorch) where what they need is missing or a shape does not fit. All take the same arguments and
+compute the same; tests compare each with `reference`, and `benchmarks/kernels.py` measures how much faster it is.
 """
 
 import importlib.util
@@ -103,9 +103,9 @@ def trees_mean(
     tensors = (x, roots, feature, threshold, left, right, value)
     if not _numba(x):
         return reference.trees_mean(*tensors)
-    from aicau.ensembles.kernels import cpu_trees
+    from aicau.ensembles.kernels import cpu
 
-    return torch.from_numpy(cpu_trees.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
+    return torch.from_numpy(cpu.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
 def embed(
@@ -138,17 +138,17 @@ def train_mlp(
     if _cuda(x) and importlib.util.find_spec("triton") is not None:
         from aicau.ensembles.kernels import cuda_mlp
 
-        if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
+        if cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)
-    from aicau.ensembles.kernels import cpu_mlp
+    from aicau.ensembles.kernels import cpu
 
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
     arrays = [t.numpy() for t in (x, targets, weights, parameters)]
     with _launch():
-        epochs, losses = cpu_mlp.train_mlp(
+        epochs, losses = cpu.train_mlp(
             *arrays,
             np.array(settings.sizes(x.shape[-1])),
             HEADS.index(settings.head),
@@ -189,7 +189,7 @@ def train_embedding(
     with _launch():
         epochs, losses = cpu_embedding.train_embedding(
             *arrays,
-            np.array([x.shape[-1], *settings.hidden, settings.width]),
+            np.array(settings.sizes(x.shape[-1])),
             settings.batch_size or 0,
             settings.dropout,
             settings.learning_rate,

@@ -27,14 +27,9 @@ def mlp_forward(
 
 def mlp_outputs(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:  # (..., n, c)
     """The last layer before the head."""
-    at = 0
-    layers = settings.layers(x.shape[-1])
-    for depth, (o, i) in enumerate(layers):
-        block = parameters[..., at : at + o * (i + 1)].unflatten(-1, (o, i + 1))
+    for depth, block in enumerate(settings.blocks(parameters, x.shape[-1])):
+        x = x if depth == 0 else x.relu()
         x = x @ block[..., :-1].mT + block[..., None, :, -1]
-        if depth < len(layers) - 1:
-            x = x.relu()
-        at += o * (i + 1)
     return x
 
 
@@ -165,9 +160,8 @@ def train_embedding(
     active = torch.ones_like(best, dtype=torch.bool)
     best_parameters, best_running = parameters.clone(), running.clone()
     adam = _Adam(parameters, settings)
-    device_index = [x.device] if x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=device_index):
-        torch.manual_seed(int(seeds[0]) if seeds.numel() else 0)
+    with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
+        torch.manual_seed(int(seeds[0]))
         for epoch in range(settings.max_epochs):
             epochs += active
             batch = pairs.batches(rank, steps, moves[:, epoch])

@@ -43,11 +43,16 @@ class MLPSettings:
 
     def layers(self, inputs: int) -> list[tuple[int, int]]:
         """(out, in) of every layer."""
-        sizes = self.sizes(inputs)
-        return [(o, i) for i, o in itertools.pairwise(sizes)]
+        return [(o, i) for i, o in itertools.pairwise(self.sizes(inputs))]
 
     def parameters(self, inputs: int) -> int:
         return sum(o * (i + 1) for o, i in self.layers(inputs))
+
+    def blocks(self, parameters: Tensor, inputs: int) -> list[Tensor]:  # (..., P) -> (..., out, in + 1) each
+        """The numbers of every layer."""
+        layers = self.layers(inputs)
+        parts = parameters.split([o * (i + 1) for o, i in layers], -1)
+        return [part.unflatten(-1, (o, i + 1)) for part, (o, i) in zip(parts, layers, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -78,10 +83,12 @@ class EmbeddingSettings:
         if self.batch_size is not None and self.batch_size < 1:
             raise InputError(f"a mini-batch holds at least one pair; got {self.batch_size}")
 
+    def sizes(self, inputs: int) -> tuple[int, ...]:
+        return (inputs, *self.hidden, self.width)
+
     def layers(self, inputs: int) -> list[tuple[int, int]]:
         """(out, in) of every layer, the last one included."""
-        sizes = (inputs, *self.hidden, self.width)
-        return [(o, i) for i, o in itertools.pairwise(sizes)]
+        return [(o, i) for i, o in itertools.pairwise(self.sizes(inputs))]
 
     def parameters(self, inputs: int) -> int:
         *inner, (o, i) = self.layers(inputs)
