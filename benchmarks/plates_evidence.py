@@ -21,7 +21,7 @@ from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
 from aicau.gp import plates
-from aicau.prediction.regression import Regression
+from aicau.prediction.regression import ValuePredictor
 from aicau.problems import replay
 from aicau.round import Round, round_keys
 from prediction import BATCH, LEVEL, ROUNDS, measured
@@ -53,7 +53,7 @@ def main() -> None:
                 always = patch.object(plates, "certainty", lambda fitted: torch.ones_like(fitted.shared))
                 with always if sure else patch.object(plates, "certainty", plates.certainty):
                     state = Round(MLP()).fit(problem.pool.x, rows, round_keys(keys, ROUNDS))
-                said = replace(Regression().fit(state, None, ()).predict(state), level=LEVEL)
+                said = replace(ValuePredictor.fit(state).predict(state), level=LEVEL)
                 held = ((said.new_low <= new) & (new <= said.new_high))[fresh].double().mean()
                 found.append((float(state.shared[0]), float(((said.mean - problem.truth) ** 2).mean()), float(held)))
             (before, error, held), (after, other, now) = found

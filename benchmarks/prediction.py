@@ -76,7 +76,7 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
 
     from aicau.core.observations import Observations
     from aicau.ensembles import MLP
-    from aicau.prediction.regression import Regression, ValuePredictor
+    from aicau.prediction.regression import ValuePredictor
     from aicau.round import Round, round_keys
 
     rows = Observations(*(torch.from_numpy(points[name]) for name in ("index", "y", "round", "batch")))
@@ -101,7 +101,7 @@ def predictors(problem: Any, points: Points, keys: Any) -> Iterator[dict[str, An
         return found
 
     begin = time.perf_counter()
-    whole: ValuePredictor = Regression().fit(state, None, ())
+    whole = ValuePredictor.fit(state)
     handed = whole.predict(state)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()
