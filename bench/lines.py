@@ -19,7 +19,7 @@ from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.streams import Purpose
 from aicau.ensembles import MLP
-from aicau.prediction.regression import Regression
+from aicau.prediction.regression import ValuePredictor
 from aicau.problems import Problem
 from aicau.round import Round, round_keys
 from bench import methods, peers
@@ -142,7 +142,7 @@ class Networks:
 def handed_out(x: Tensor, rows: Observations, keys: Tensor, round: int) -> Said:  # (n, d)
     """What a campaign predicts, without its files."""
     state = Round(MLP()).fit(x, rows, round_keys(keys, round))
-    said = replace(Regression().fit(state, None, ()).predict(state), level=LEVEL)
+    said = replace(ValuePredictor.fit(state).predict(state), level=LEVEL)
     return Said(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
 
 

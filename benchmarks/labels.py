@@ -42,7 +42,7 @@ def case(x: torch.Tensor, task: Task, y: np.ndarray, new: np.ndarray, points: in
     for combine in (False, True):
         begin = time.process_time()
         labels = [str(i) for i in range(task.classes)]
-        said = outcome(task.name).fit(state, None, labels, combine).predict(state, torch.from_numpy(fresh))
+        said = outcome(task.name).predictor.fit(state, None, labels, combine).predict(state, torch.from_numpy(fresh))
         seconds = time.process_time() - begin
         check = said.check([str(int(v)) for v in new[fresh]] if task.classes else new[fresh])
         wrong = calibration(check.stated, check.true) if task.classes else check.true[:, 8].mean()

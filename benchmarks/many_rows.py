@@ -27,7 +27,7 @@ HELD = 2000
 def found(x: torch.Tensor, y: torch.Tensor) -> tuple[Any, ...]:
     """Parameters and normalised rows."""
     every = torch.ones_like(y, dtype=torch.bool)
-    return settings("matern", x.shape[-1], 1.0).found(x, y, every, torch.ones_like(y), most=MOST)
+    return settings(x.shape[-1], 1.0).found(x, y, every, torch.ones_like(y), most=MOST)
 
 
 def compare(folder: Path, sizes: list[int], exact: int) -> None:

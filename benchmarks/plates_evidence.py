@@ -21,7 +21,7 @@ import typer
 from aicau.core import streams
 from aicau.ensembles import MLP
 from aicau.gp import plates
-from aicau.prediction.regression import Regression
+from aicau.prediction.regression import ValuePredictor
 from aicau.problems import replay
 from aicau.round import Round, round_keys
 from common import command, folders, header, row
@@ -52,7 +52,7 @@ def main(data: Annotated[Path, typer.Option()], sets: str = "", runs: int = 2, s
             for way in (certain, COMPARED):
                 with patch.object(plates, "compared", way):
                     state = Round(MLP()).fit(problem.pool.x, rows, round_keys(keys, ROUNDS))
-                said = replace(Regression().fit(state, None, ()).predict(state), level=LEVEL)
+                said = replace(ValuePredictor.fit(state).predict(state), level=LEVEL)
                 held = ((said.new_low <= new) & (new <= said.new_high))[fresh].double().mean()
                 found.append((float(state.shared[0]), float(((said.mean - problem.truth) ** 2).mean()), float(held)))
             (before, error, held), (after, other, now) = found

@@ -38,7 +38,7 @@ from aicau.core.files import write_whole
 from aicau.core.observations import Observations
 from aicau.core.statistics import mean_interval, ratio
 from aicau.ensembles import MLP
-from aicau.prediction.regression import Regression, ValuePredictor
+from aicau.prediction.regression import ValuePredictor
 from aicau.problems import Problem, replay
 from aicau.round import Round, round_keys
 from aicau.simulation.loop import Lane, Loop
@@ -97,7 +97,7 @@ def predictors(problem: Problem, rows: Observations, keys: Tensor) -> Iterator[d
         return found
 
     begin = time.perf_counter()
-    whole: ValuePredictor = Regression().fit(state, None, ())
+    whole = ValuePredictor.fit(state)
     handed = whole.predict(state)
     seconds = time.perf_counter() - begin
     begin = time.perf_counter()

@@ -12,7 +12,7 @@ from aicau.core import bregman, streams
 from aicau.core.observations import Observations
 from aicau.core.task import Task
 from aicau.ensembles import MLP
-from aicau.prediction import classification
+from aicau.prediction import classification, mixture
 from aicau.round import Round
 from common import command, numbers
 
@@ -32,7 +32,7 @@ def losses(points: int, labels: int, sharpness: float, seed: int) -> list[float]
     y = torch.from_numpy(code).double()[None]
     rows = Observations(torch.from_numpy(index)[None], y, torch.zeros(len(index), dtype=torch.int64))
     state = Round(MLP(task=TASK), TASK).fit(x.double(), rows, streams.runs(seed, 1))
-    said, tested = (part.numpy() for part in classification.outside(state))
+    said, tested = (part.numpy() for part in mixture.left_out(state))
     found, _, _ = classification.calibrate(said[tested], code[tested], index[tested], TASK.classes)
     members = TASK.members(state.predictions)[0].clamp_min(classification.TINY)  # (n, K, c)
     log = bregman.mean_of(bregman.KL, members)[points:].log()

@@ -38,7 +38,7 @@ TABLES = {
     "forms": lambda: ", ".join(f"`{form}`" for form in FORMS),
     "ensembles": lambda: table(ENSEMBLES, "ensemble F_k"),
     "problems": lambda: table(PROBLEMS, "problem"),
-    "outcomes": lambda: table({name: type(one) for name, one in OUTCOMES.items()}, "task"),
+    "outcomes": lambda: table(OUTCOMES, "task", lambda entry: entry.meaning),
 }
 
 

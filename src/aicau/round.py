@@ -148,7 +148,7 @@ class Round:
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
         names = labels or [str(label) for label in range(self.task.classes)]
-        return outcome(self.task.name).fit(state, estimator, names, self.combine)
+        return outcome(self.task.name).predictor.fit(state, estimator, names, self.combine)
 
 
 def view_of(

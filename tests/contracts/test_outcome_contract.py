@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from aicau.prediction import OUTCOMES, PARTS
+from aicau.prediction import OUTCOMES, PARTS, Figures
 from aicau.prediction import outcome as by_name
 
 LABELS = ["a", "b", "c"]
@@ -63,8 +63,10 @@ class TestOutcome:
 
     def test_what_is_kept_predicts_the_same_bits(self, handed_out, name):
         _, state, predictor = handed_out
-        words = json.loads(json.dumps(predictor.words() | {"figures": predictor.figures.to_json()}, allow_nan=False))
-        again = OUTCOMES[name].load(predictor.tensors(), words)
+        kept = (predictor.words(), predictor.figures.to_json())
+        words, figures = json.loads(json.dumps(kept, allow_nan=False))
+        again = OUTCOMES[name].predictor.load(predictor.tensors(), words, Figures.from_json(figures))
+        assert again.figures == predictor.figures
         before, after = predictor.predict(state).columns(), again.predict(state).columns()
         for column, values in before.items():
             np.testing.assert_array_equal(after[column], values)

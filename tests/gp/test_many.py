@@ -10,7 +10,7 @@ from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
 from aicau.gp import many, noise
-from aicau.prediction.regression import Regression
+from aicau.prediction.regression import ValuePredictor
 from aicau.round import Round
 
 
@@ -126,7 +126,6 @@ def test_a_round_of_many_rows_is_as_good_as_the_exact_one_and_comes_back_from_it
     assert isinstance(predictor.combination.models["process"].posterior, gp.Many)
     error = [float(((one.mean - truth) ** 2).mean()) for one in (few, exact)]
     assert error[0] < 1.5 * error[1]
-    words = predictor.words() | {"figures": predictor.figures.to_json()}
-    again = Regression().load(predictor.tensors(), words)
+    again = ValuePredictor.load(predictor.tensors(), predictor.words(), predictor.figures)
     for name, column in again.predict(state).columns().items():
         assert np.array_equal(column, few.columns()[name]), name

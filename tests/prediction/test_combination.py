@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from aicau.prediction import calibration, combination
 from aicau.prediction.models import MODELS, Points, ProcessModel, TreesModel, knots_of, process
 from aicau.prediction.models.ranks import ranked
 from aicau.prediction.models.warped import WarpedModel, bend, best_power, unbend
-from aicau.prediction.regression import Regression
+from aicau.prediction.regression import ValuePredictor
 from aicau.round import Round
 
 NETWORKS = MLP(settings=MLPSettings(max_epochs=60))
@@ -40,7 +41,7 @@ def fitted(x, index, y, seed=0, ensemble=NETWORKS, batch=None):
     index, y = torch.as_tensor(index)[None], torch.as_tensor(y, dtype=torch.double)[None]
     rows = Observations(index, y, torch.zeros_like(index[0]), batch)
     state = Round(ensemble).fit(torch.as_tensor(x), rows, streams.runs(seed, 1))
-    return state, Regression().fit(state, None, ())
+    return state, ValuePredictor.fit(state)
 
 
 # Weights and calibration by hand
@@ -171,7 +172,7 @@ def test_a_process_is_scikit_learns_with_the_same_parameters(name, kernel):
     mean, spread = truth.predict(at.numpy(), return_std=True)
     model = ProcessModel(posterior)
     np.testing.assert_allclose(model.mean(at), mean, atol=1e-8)
-    np.testing.assert_allclose(model.variance(at), spread**2, atol=1e-8)
+    np.testing.assert_allclose(model.both(at)[1], spread**2, atol=1e-8)
 
 
 def test_a_trend_is_a_linear_kernel_and_folds_are_left_out_exactly(monkeypatch):
@@ -200,7 +201,7 @@ def test_a_fold_is_predicted_by_a_process_that_was_fitted_without_it():
     some = Points(own.at[kept], own.y[kept], own.count[kept], own.fold[kept], 0, own.knots)
     without, _ = MODELS["process"].fit(some)
     torch.testing.assert_close(out.mean[~kept], without.mean(own.at[~kept]), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(out.variance[~kept], without.variance(own.at[~kept]), rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(out.variance[~kept], without.both(own.at[~kept])[1], rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of lengths at their bound
@@ -262,7 +263,7 @@ def test_a_bent_process_is_better_on_a_long_tail():
     tail = replace(own, y=torch.exp(3 * own.at[:, 0]))
     error = {name: float(((MODELS[name].fit(tail)[1].mean - tail.y) ** 2).mean()) for name in ("process", "warped")}
     assert error["warped"] < error["process"]
-    constant, _ = WarpedModel.fit(replace(own, y=torch.full_like(own.y, 3.0)), "matern")
+    constant, _ = WarpedModel.fit(replace(own, y=torch.full_like(own.y, 3.0)))
     assert constant.mean(own.at).tolist() == pytest.approx([3.0] * 60)
 
 
@@ -299,8 +300,7 @@ def test_replicates_and_points_alike_are_never_split_over_folds(monkeypatch):
     x[10:20] = x[:10]  # candidates with the same features
     index = np.r_[np.arange(30), np.arange(30), np.arange(5)]
     seen = {}
-    own = MODELS["process"]
-    spy = replace(own, fit=lambda given: seen.setdefault("points", given) and own.fit(given))
+    spy = SimpleNamespace(fit=lambda given: seen.setdefault("points", given) and ProcessModel.fit(given))
     monkeypatch.setitem(combination.MODELS, "process", spy)
     fitted(x, index, rng.standard_normal(len(index)))
     found = seen["points"]
@@ -313,9 +313,8 @@ def test_replicates_and_points_alike_are_never_split_over_folds(monkeypatch):
 def test_state_gives_the_same_bits(case):
     state, predictor = case[-2:]
     tensors = load(save({name: part.clone().contiguous() for name, part in predictor.tensors().items()}))
-    words = json.loads(json.dumps(predictor.words(), allow_nan=False)) | {"figures": predictor.figures.to_json()}
-    again = Regression().load(tensors, words)
-    assert again.figures == predictor.figures
+    words = json.loads(json.dumps(predictor.words(), allow_nan=False))
+    again = ValuePredictor.load(tensors, words, predictor.figures)
     whole = predictor.predict(state).columns()
     for name, column in again.predict(state).columns().items():
         assert np.array_equal(column, whole[name]), name

@@ -10,6 +10,7 @@ from aicau.core.task import Task
 from aicau.ensembles import MLP
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import outcome
+from aicau.prediction.classification import calibrate
 from aicau.prediction.mixture import likeliest, on_simplex
 from aicau.round import Round
 
@@ -30,6 +31,11 @@ def test_shares_are_probabilities():
     assert float(found[0, 1]) == pytest.approx(0.01 / 1.21)
 
 
+def test_without_a_left_out_label_probabilities_stay_as_they_are():
+    none = np.zeros(0, dtype=np.int64)
+    assert calibrate(np.zeros((0, 2)), none, none, 2) == (pytest.approx(1.0), None, ((0, 0), (0, 0)))
+
+
 @pytest.mark.parametrize("task", [Task("classification", 2), Task("count")])
 def test_a_mixture_beats_networks_that_cannot_learn(task):
     rng = np.random.default_rng(0)
@@ -41,7 +47,7 @@ def test_a_mixture_beats_networks_that_cannot_learn(task):
     state = Round(MLP(task=task, settings=MLPSettings(max_epochs=1)), task).fit(x, rows, streams.runs(0, 1))
     loss = []
     for combine in (False, True):
-        predictor = outcome(task.name).fit(state, None, ["0", "1"][: task.classes], combine)
+        predictor = outcome(task.name).predictor.fit(state, None, ["0", "1"][: task.classes], combine)
         said = predictor.predict(state, torch.arange(60, 200))
         new = [str(int(v)) for v in y[60:]] if task.classes else y[60:]
         loss.append(float(said.check(new).loss.mean()))

@@ -61,8 +61,7 @@ class Evidence:
     @property
     def frame(self) -> Frame:
         """Where the whole pool lies."""
-        found: Frame = self.memo[Frame] if Frame in self.memo else Frame.of(self.x)
-        return found
+        return self.memo.get(Frame) or Frame.of(self.x)
 
     def learned(self, key: Any, learn: Callable[[], T]) -> T:
         """What was learned of one run, once; of several runs it is learned again."""
@@ -70,8 +69,7 @@ class Evidence:
             return learn()
         if key not in self.memo:
             self.memo[key] = learn()
-        found: T = self.memo[key]
-        return found
+        return self.memo[key]
 
     def side_information(self) -> Tensor:  # (..., n, d + 2)
         """h = [x, μ_F, σ²_F] (Appendix A)."""
@@ -112,11 +110,8 @@ class Evidence:
     def centre(self) -> Tensor:  # (..., n, c)
         """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
         d = bregman.make(self.task.divergence)
-
-        def mean(some: Tensor) -> tuple[Tensor]:
-            return (bregman.mean_of(d, self.task.members(some)),)
-
-        return by_run(mean, self.predictions, lead=self.keys.ndim)[0]
+        members, lead = self.task.members, self.keys.ndim
+        return by_run(lambda some: (bregman.mean_of(d, members(some)),), self.predictions, lead=lead)[0]
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,6 @@ class Moments:
     factor: Tensor  # (..., n, r) of C
     rest: Tensor  # (..., n) the diagonal of C that the factor leaves
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
-    left_out: Tensor  # (..., l) standardised errors of left-out measurements
     lengths: Tensor  # (..., d) over which the truth changes, by feature
 
     def variance(self) -> Tensor:  # (..., n)
@@ -90,29 +89,20 @@ class Correction:
         else:
             mean, rest = self.process.both(at)
             factor = rest[..., None][..., :0]
-        return Moments(
-            ensemble - mean if self.truth else mean,
-            factor,
-            rest,
-            self.process.variance_at(at) + self.process.shared[..., None],
-            self.left_out,
-            posterior.lengths(),
-        )
+        bias = ensemble - mean if self.truth else mean
+        return Moments(bias, factor, rest, self._noise(at), posterior.lengths())
 
-    def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (1, m) -> (1, m) each
-        """Mean and variance of the bias of some candidates, and the variance of one measurement; for one run."""
-        mean, variance = self.process.both(self.frame.coordinates(x)[None])
-        return ensemble - mean if self.truth else mean, variance, self.noise(x)[None]
-
-    @property
-    def even(self) -> bool:
-        """Whether the noise is the same everywhere."""
-        return bool(torch.isinf(self.process.width).all())
+    def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (runs, m) -> (runs, m) each
+        """Mean and variance of the bias of some candidates, and the variance of one measurement."""
+        found = self._moments(x, ensemble, 0)
+        return found.mean, found.rest, found.aleatoric
 
     def noise(self, x: Tensor) -> Tensor:  # (m, d) -> (m,)
         """Variance of one measurement of some candidates, for one run."""
-        at = self.frame.coordinates(x)[None]
-        return (self.process.variance_at(at) + self.process.shared[..., None])[0]
+        return self._noise(self._at(x))[0]
+
+    def _noise(self, at: Tensor) -> Tensor:  # (runs, n, p) -> (runs, n)
+        return self.process.variance_at(at) + self.process.shared[..., None]
 
     def state(self) -> dict[str, Tensor]:
         """What `load` needs."""

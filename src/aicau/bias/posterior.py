@@ -45,8 +45,6 @@ class Posterior:
         What rows of one batch share: a field over x, one shift, or nothing.
     rank : int
         Columns that the covariance of the bias is kept with; 0 where a batching rule needs its diagonal only.
-    shape : str
-        Of the kernel.
     most_rows : int
         Measurements that the process sees one by one; of more it sees the mean of each point.
 
@@ -118,8 +116,7 @@ class Posterior:
             with threads(1) if index.device.type == "cpu" else nullcontext():
                 found = self._fits(frame, rows, y, residual, batch, None if counts is None else counts.reshape(1, -1))
             evidence.memo[self] = min(found, key=lambda one: float(one.square))
-        known: Correction = evidence.memo[self]
-        return known
+        return evidence.memo[self]
 
     def _fits(
         self,

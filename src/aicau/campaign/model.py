@@ -112,7 +112,7 @@ def unpack(
     shift, scale, shared = (tensors[f"units.{name}"] for name in UNITS)
     state = State(own, x, rows, fitted, predictions, tensors["keys"], shift, scale, shared)
     parts = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
-    predictor = what.load(parts, kept["predictor"] | {"figures": kept["figures"]})
+    predictor = what.predictor.load(parts, kept["predictor"], Figures.from_json(kept["figures"]))
     if isinstance(strategy.bias, Posterior) and isinstance(predictor, ValuePredictor):
         state.memo[strategy.bias] = predictor.correction  # it was fitted by this very estimator
     return Model(how, state, predictor, tuple(kept["labels"]), kept["basis"], log)

@@ -1,15 +1,18 @@
-"""What is handed out after a round: one object per task, by name; a new one is one file and one line here."""
+"""What is handed out after a round: one predictor per task, by name; a new one is one file and one entry here."""
 
 from aicau.core.errors import unknown
 from aicau.prediction.base import PARTS, Check, Figures, Outcome, Prediction, Predictor, State
-from aicau.prediction.classification import Classification, ClassPrediction
-from aicau.prediction.count import Count, CountPrediction
-from aicau.prediction.regression import Regression, ValuePrediction
+from aicau.prediction.classification import ClassPrediction, ClassPredictor
+from aicau.prediction.count import CountPrediction, CountPredictor
+from aicau.prediction.regression import ValuePrediction, ValuePredictor
 
-OUTCOMES: dict[str, Outcome] = {
-    "regression": Regression(),
-    "classification": Classification(),
-    "count": Count(),
+OUTCOMES = {
+    one.name: one
+    for one in (
+        Outcome("regression", "A measurement is a number", ValuePredictor),
+        Outcome("classification", "A measurement is one of some labels", ClassPredictor, labelled=True),
+        Outcome("count", "A measurement is a whole number from 0", CountPredictor),
+    )
 }
 
 
@@ -18,19 +21,3 @@ def outcome(name: str) -> Outcome:
     if name not in OUTCOMES:
         raise unknown("task", name, list(OUTCOMES))
     return OUTCOMES[name]
-
-
-__all__ = [
-    "OUTCOMES",
-    "PARTS",
-    "Check",
-    "ClassPrediction",
-    "CountPrediction",
-    "Figures",
-    "Outcome",
-    "Prediction",
-    "Predictor",
-    "State",
-    "ValuePrediction",
-    "outcome",
-]

@@ -12,7 +12,7 @@ for classification, Poisson divergence for counts.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -29,38 +29,23 @@ from aicau.ensembles import Fitted
 PARTS = ("epistemic", "bias", "aleatoric")
 LEVELS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95])  # of intervals that a report checks
 MOST_SHOWN = 4096  # candidates behind averages over the pool
+Numbers = dict[str, float | int | str]  # plain JSON
 PRIOR_ROWS = 20.0  # left-out errors that the Gaussian quantile is worth
 
 
 @dataclass(frozen=True)
 class State:
-    """F_k and what it was fitted to. Leading dimensions are runs; numbers are in units of (y − shift) / scale.
-
-    Parameters
-    ----------
-    task : Task
-    x : Tensor, shape (n, d)
-        The pool.
-    observations : Observations, shape (..., l)
-        The measurements, what plates share taken out.
-    fitted : Fitted
-    predictions : Tensor, shape (..., K, n), or (..., K, n, c) for classification
-    keys : Tensor of int64, shape (...)
-    shift, scale : Tensor, shape (...)
-        Units.
-    shared : Tensor, shape (...)
-        Variance of what a plate adds to all its values.
-    """
+    """F_k and what it was fitted to. Leading dimensions are runs; numbers are in units of (y − shift) / scale."""
 
     task: Task
-    x: Tensor
-    observations: Observations
+    x: Tensor  # (n, d) the pool
+    observations: Observations  # (..., l) the measurements, what plates share taken out
     fitted: Fitted
-    predictions: Tensor
-    keys: Tensor
-    shift: Tensor
-    scale: Tensor
-    shared: Tensor
+    predictions: Tensor  # (..., K, n), or (..., K, n, c) for classification
+    keys: Tensor  # (...)
+    shift: Tensor  # (...)
+    scale: Tensor  # (...)
+    shared: Tensor  # (...) variance of what a plate adds to all its values
     memo: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def __getitem__(self, run: Any) -> "State":
@@ -72,27 +57,23 @@ class State:
         """The same over a part of the pool; what was fitted and learned is shared."""
         rows = replace(self.observations, index=torch.searchsorted(index, self.observations.index))
         predictions = self.predictions.index_select(self.keys.ndim + 1, index)
-        x = self.x[index]
         self.memo[Frame] = self.frame
-        return replace(self, x=x, observations=rows, predictions=predictions)
+        return replace(self, x=self.x[index], observations=rows, predictions=predictions)
 
     @property
     def frame(self) -> Frame:
         """Where the whole pool lies."""
-        found: Frame = self.memo[Frame] if Frame in self.memo else Frame.of(self.x)
-        return found
+        return self.memo.get(Frame) or Frame.of(self.x)
 
     def evidence(self, oracle: Callable[[int], Tensor] | None = None) -> Evidence:
         """What a bias estimator may see."""
-        own: dict[Any, Any] = self.memo if oracle is None else {}
-        return Evidence(
-            self.x, self.observations, self.predictions, self.keys, self.fitted.unseen, oracle, self.task, own
-        )
+        memo = self.memo if oracle is None else {}
+        unseen = self.fitted.unseen
+        return Evidence(self.x, self.observations, self.predictions, self.keys, unseen, oracle, self.task, memo)
 
-    def in_units(self, values: Tensor, points: int = 1) -> Tensor:  # (..., n, …) with `points` dimensions behind
+    def in_units(self, values: Tensor) -> Tensor:  # (..., n)
         """Predictions in the target's own units."""
-        shape = (*self.scale.shape, *[1] * points)
-        return values * self.scale.reshape(shape) + self.shift.reshape(shape)
+        return values * self.scale[..., None] + self.shift[..., None]
 
     def skill(self) -> Tensor:  # (...)
         """How well members predict rows they did not see, 0 to 1."""
@@ -120,6 +101,13 @@ class Figures:
     shared: float = 0.0  # variance of what a plate adds
     common: float = 0.0  # part of `unknown` that all plates so far share: no left-out measurement can show it
 
+    @classmethod
+    def of(cls, state: State, error: float | None, **more: Any) -> Self:
+        """Of a round, for one run."""
+        rows = state.observations.rows
+        points = int(state.observations.index[0].unique().numel())
+        return cls(points, rows, rows - points, float(state.skill()[0]), error, **more)
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         return asdict(self)
@@ -129,12 +117,13 @@ class Figures:
         """What `to_json` gave; JSON knows lists only."""
         return cls(**data | {"confusion": tuple(tuple(row) for row in data["confusion"])})
 
-    def with_parts(self, prediction: "Prediction") -> "Figures":
-        """With the mean parts of a prediction, and what it expects of its own error."""
-        epistemic, bias, aleatoric = (float(getattr(prediction, name).mean()) for name in PARTS)
-        unknown = float(getattr(prediction, "unknown", prediction.bias).mean())
+    def with_parts(self, predictor: "Predictor", state: State) -> "Figures":
+        """With the mean parts of what is predicted of the pool, and what is expected of its own error."""
+        said = predictor.predict(state, spread_over(len(state.x)))
+        epistemic, bias, aleatoric = (float(getattr(said, name).mean()) for name in PARTS)
+        unknown = float(getattr(said, "unknown", said.bias).mean())
         parts = replace(self, epistemic=epistemic, bias=bias, aleatoric=aleatoric)
-        return replace(parts, unknown=unknown, noise=aleatoric - self.shared, spread=prediction.spread())
+        return replace(parts, unknown=unknown, noise=aleatoric - self.shared, spread=said.spread())
 
 
 @dataclass(frozen=True)
@@ -165,12 +154,20 @@ class Prediction(Protocol):
     def spread(self) -> float:
         """Expected error of predicting the mean of these candidates for each of them, against the truth."""
 
-    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+    def summary(self, place: int) -> tuple[str, Numbers]:
         """One candidate in words, and as numbers."""
 
 
 class Predictor(Protocol):
     """What a fitted round hands out, for one run."""
+
+    @classmethod
+    def fit(cls, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool) -> "Predictor":
+        """After a round; by the ensemble alone where nothing is to be combined."""
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor], words: dict[str, Any], figures: Figures) -> "Predictor":
+        """What `tensors` and `words` gave."""
 
     @property
     def figures(self) -> Figures:
@@ -186,45 +183,32 @@ class Predictor(Protocol):
         """The rest of what `load` needs, as plain JSON."""
 
 
-class Outcome(Protocol):
-    """What a measurement is, and all that a campaign does with it."""
+@dataclass(frozen=True)
+class Outcome:
+    """What a measurement is, and what a campaign does with it."""
 
-    @property
-    def name(self) -> str:
-        """Of the task."""
+    name: str  # of the task
+    meaning: str
+    predictor: type[Predictor]
+    labelled: bool = False  # it is one of some labels
 
     def task(self, labels: Sequence[str]) -> Task:
-        """With the classes that were seen."""
+        """With the classes that were seen; two at least."""
+        return Task(self.name, max(2, len(labels)) if self.labelled else 0)
 
     def too_few(self, labels: Sequence[str]) -> str:
-        """Why nothing can be fitted yet; empty where it can."""
-
-    def fit(
-        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
-    ) -> Predictor:
-        """What is handed out after a round, for one run; by the ensemble alone where nothing is to be combined."""
-
-    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> Predictor:
-        """What `Predictor.tensors` and `Predictor.words` gave."""
+        """Why nothing can be fitted yet, empty where it can: labels of one class leave nothing to tell apart."""
+        if not self.labelled or len(labels) > 1:
+            return ""
+        return f"all labels so far say {labels[0]!r}" if labels else "nothing is measured yet"
 
 
-def members_at(state: State, index: Tensor | None) -> Tensor:  # (K, m[, c])
-    """What members predict of some candidates of one run."""
-    return state.predictions[0] if index is None else state.predictions[0][:, index]
-
-
-def counted(state: State) -> tuple[int, int, int]:
-    """Measured candidates, measurements, and measurements beyond the first of each candidate."""
-    rows = state.observations.rows
-    points = int(state.observations.index[0].unique().numel())
-    return points, rows, rows - points
-
-
-def shares(prediction: Prediction, place: int) -> tuple[float, dict[str, float]]:
-    """Expected error of a network against a new measurement, and the share of each part."""
+def parts_at(prediction: Prediction, place: int, aside: str = "") -> tuple[dict[str, float], float, str]:
+    """The parts of a candidate's expected error, their sum, and their shares in words, `aside` behind the bias."""
     parts = {name: float(getattr(prediction, name)[place]) for name in PARTS}
     total = sum(parts.values())
-    return total, {name: part / total if total > 0 else 0.0 for name, part in parts.items()}
+    epistemic, bias, aleatoric = (part / total if total > 0 else 0.0 for part in parts.values())
+    return parts, total, f"{epistemic:.0%} disagreement, {bias:.0%} bias{aside}, {aleatoric:.0%} noise"
 
 
 def spread_over(n: int) -> Tensor:  # (at most MOST_SHOWN,)

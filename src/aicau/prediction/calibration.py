@@ -39,14 +39,10 @@ class Scales:
     parameters: Tensor  # (4,) ln a, ln b, c, the logit of ρ
     values: Tensor  # (HEIGHTS,) ascending
 
-    def factor(self, mean: Tensor) -> Tensor:  # (m,) -> (m,)
-        """exp(c h)."""
-        return (self.parameters[2] * height(mean, self.values)).exp()
-
     def parts(self, mean: Tensor, local: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:  # (m,) each -> (m,) twice
         """What is unknown of the truth, and the noise of one measurement: together a new measurement's variance."""
         a, b, share = self.parameters[0].exp(), self.parameters[1].exp(), self.parameters[3].sigmoid()
-        factor = self.factor(mean)
+        factor = (self.parameters[2] * height(mean, self.values)).exp()
         return factor * (a * local + (1 - share) * b * own), factor * share * b * own
 
 

@@ -45,41 +45,19 @@ KEPT = ("left_out", "share", "point", "value", "pull", "unknown")  # tensors bes
 
 @dataclass(frozen=True)
 class Combination:
-    """Fitted models with their weights, for one run.
+    """Fitted models with their weights, for one run."""
 
-    Parameters
-    ----------
-    models : dict of Model
-        By name; the networks stand outside, in the state.
-    weights : dict of float
-        By name, the networks included.
-    scales : Scales
-        What u and the noise are worth.
-    left_out : Tensor, shape (l,)
-        Standardised errors of left-out measurements.
-    share : Tensor, shape (l,)
-        What each of them weighs.
-    point : Tensor of int64, shape (k,)
-        Measured candidates, ascending.
-    value, pull, unknown : Tensor, shape (k,)
-        Means of their measurements, how far they are pulled there, and what is unknown of them.
-    error : float
-        Mean squared error of left-out measurements.
-    frame : Frame
-        Of the pool's coordinates.
-    """
-
-    models: dict[str, Model]
-    weights: dict[str, float]
-    scales: Scales
-    left_out: Tensor
-    share: Tensor
-    point: Tensor
-    value: Tensor
-    pull: Tensor
-    unknown: Tensor
-    error: float
-    frame: Frame
+    models: dict[str, Model]  # by name; the networks stand outside, in the state
+    weights: dict[str, float]  # by name, the networks included
+    scales: Scales  # what u and the noise are worth
+    left_out: Tensor  # (l,) standardised errors of left-out measurements
+    share: Tensor  # (l,) what each of them weighs
+    point: Tensor  # (k,) measured candidates, ascending
+    value: Tensor  # (k,) means of their measurements
+    pull: Tensor  # (k,) how far they are pulled there
+    unknown: Tensor  # (k,) what is unknown of them
+    error: float  # mean squared error of left-out measurements
+    frame: Frame  # of the pool's coordinates
 
     def at(
         self,
@@ -133,43 +111,26 @@ def combined(found: dict[str, Tensor], weights: dict[str, float]) -> tuple[Tenso
 
 
 def weigh(errors: dict[str, float], power: float = POWER) -> dict[str, float]:
-    """Weights ∝ error^−power, sum 1; models without any error share everything.
-
-    Examples
-    --------
-    >>> from aicau.prediction.combination import weigh
-    >>> weigh({"one": 1.0, "two": 2.0}, 2.0)
-    {'one': 0.8, 'two': 0.2}
-    """
+    """Weights ∝ error^−power, sum 1; models without any error share everything."""
     best = min(errors.values())
     raw = {name: (best / error) ** power if error > 0 else 1.0 for name, error in errors.items()}
     total = sum(raw.values())
     return {name: part / total for name, part in raw.items()}
 
 
-def fit(state: State, correction: Correction, most: int) -> Combination | None:
-    """The combination after a round, for one run; None where too few points are measured.
-
-    Parameters
-    ----------
-    state : State
-        Of one run.
-    correction : Correction
-        Of the networks, after the same round: it knows the noise.
-    most : int
-        Measurements that the correction sees one by one; where there are more, everything sees means of points.
-
-    Returns
-    -------
-    Combination or None
-    """
+def fit(
+    state: State,
+    correction: Correction,  # of the networks, after the same round: it knows the noise
+    most: int,  # measurements that it sees one by one; where there are more, everything sees means of points
+) -> Combination | None:
+    """The combination after a round, for one run; None where too few points are measured."""
     evidence, behind = state.evidence().at_most(most)
     rows = evidence.observations
     index, value = rows.index[0], rows.y[0]
     point, place = index.unique(return_inverse=True)
     times = torch.ones_like(value) if behind is None else behind[0].to(value)  # measurements behind each row
-    count = _sums(times, place, len(point))
-    y = _sums(times * value, place, len(point)) / count
+    count = sums(times, place, len(point))
+    y = sums(times * value, place, len(point)) / count
     points = points_of(state, correction.frame, point, y, count)
     if points is None:
         return None
@@ -179,7 +140,7 @@ def fit(state: State, correction: Correction, most: int) -> Combination | None:
     models = {name: model for name, (model, _) in fitted.items()}
     outside = {name: out for name, (_, out) in fitted.items()}
     said = times * (value + evidence.crossfitted()[0])
-    outside[NETWORKS] = LeftOut(_sums(said, place, len(point)) / count)
+    outside[NETWORKS] = LeftOut(sums(said, place, len(point)) / count)
     weights = weigh({name: float(((out.mean - y) ** 2).mean()) for name, out in outside.items()})
     mean, apart = combined({name: out.mean for name, out in outside.items()}, weights)
     variance = outside[LEADING].variance
@@ -239,8 +200,9 @@ def leading(models: dict[str, Model]) -> ProcessModel:
     return process
 
 
-def _sums(values: Tensor, place: Tensor, points: int) -> Tensor:  # (rows,) twice -> (points,)
-    return values.new_zeros(points).index_add(0, place, values)
+def sums(values: Tensor, place: Tensor, points: int) -> Tensor:  # (rows, ...), (rows,) -> (points, ...)
+    """Of the rows of each point."""
+    return values.new_zeros(points, *values.shape[1:]).index_add(0, place, values)
 
 
 def _within(state: State, point: Tensor, mean: Tensor) -> Tensor:  # (points,) twice -> (points,)
@@ -248,4 +210,4 @@ def _within(state: State, point: Tensor, mean: Tensor) -> Tensor:  # (points,) t
     index, value = state.observations.index[0], state.observations.y[0]
     place = torch.searchsorted(point, index).clamp_max(len(point) - 1)
     kept = point[place] == index
-    return _sums(((value - mean[place]) ** 2)[kept], place[kept], len(point))
+    return sums(((value - mean[place]) ** 2)[kept], place[kept], len(point))

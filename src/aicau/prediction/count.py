@@ -17,11 +17,9 @@ from torch import Tensor
 
 from aicau.bias import BiasEstimator
 from aicau.core import bregman
-from aicau.core.task import Task
-from aicau.prediction.base import LEVELS, PARTS, Check, Figures, State, counted, members_at, shares, spread_over
-from aicau.prediction.belief import Kept, Wanted, said
-from aicau.prediction.classification import in_words, outside, parts_of
-from aicau.prediction.mixture import TINY, mix
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, Numbers, State, parts_at
+from aicau.prediction.belief import Kept, Wanted, parts_of, said
+from aicau.prediction.mixture import TINY, Mixture, members_at, mix
 
 LEAST_RATE = 1e-6  # over the mean count
 PRIOR = 5.0  # measurements that a Poisson's scatter is worth
@@ -74,16 +72,13 @@ class CountPrediction:
         share = np.maximum(self.mean, TINY) / max(float(self.mean.mean()), TINY)
         return float((self.mean * np.log(share)).mean() + self.bias.mean())
 
-    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+    def summary(self, place: int) -> tuple[str, Numbers]:
         """One candidate in words, and as numbers."""
-        total, share = shares(self, place)
-        some = slice(place, place + 1)
-        ends = interval(self.mean[some], self.variance[some], self.measured)
-        low, high = (int(end[0]) for end in ends)
-        numbers: dict[str, float | int | str] = {"prediction": float(self.mean[place]), "new_low": low}
-        numbers |= {"new_high": high, **{name: float(getattr(self, name)[place]) for name in PARTS}}
-        count = f"predicted count {self.mean[place]:.3g} ({low} to {high})"
-        return f"{count}, expected Poisson divergence {total:.3g}: {in_words(share)}", numbers
+        parts, total, words = parts_at(self, place)
+        some, mean = slice(place, place + 1), float(self.mean[place])
+        low, high = (int(end[0]) for end in interval(self.mean[some], self.variance[some], self.measured))
+        words = f"predicted count {mean:.3g} ({low} to {high}), expected Poisson divergence {total:.3g}: {words}"
+        return words, {"prediction": mean, "new_low": low, "new_high": high, **parts}
 
 
 @dataclass(frozen=True)
@@ -96,84 +91,56 @@ class CountPredictor:
     width: float  # how much wider than the parts say
     figures: Figures
 
+    @classmethod
+    def fit(
+        cls, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = (), combine: bool = True
+    ) -> "CountPredictor":
+        """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
+        mixture = mix(state, combine)
+        every, tested, scale = said(state, estimator, mixture), mixture.tested, state.scale[0]
+        y, rate = state.observations.y[0][tested] * scale, (mixture.outside[tested] * scale).clamp_min(TINY)
+        error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
+        figures = Figures.of(state, error)
+        found = cls(every, mixture.weights, *_scatter_and_width(state, every, mixture), figures)
+        return replace(found, figures=figures.with_parts(found, state))
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor], words: dict[str, Any], figures: Figures) -> "CountPredictor":
+        return cls(Kept.load(tensors), words["weights"], words["dispersion"], words["width"], figures)
+
     def predict(self, state: State, index: Tensor | None = None) -> CountPrediction:
         """All candidates or some, as counts."""
         scale = float(state.scale[0])
         mean, variance, mixed = self.said.at(index)
         mean, variance, mixed = mean.clamp_min(LEAST_RATE) * scale, variance * scale**2, mixed * scale
-        members = (state.task.members(members_at(state, index)) * scale).clamp_min(TINY)  # (m, K, 1)
-        _, epistemic, bias, _ = parts_of(state.task, members, mean, variance)
+        members = (members_at(state, index) * scale).clamp_min(TINY)
+        epistemic, bias, _ = parts_of(state.task, members, mean, variance)
         spread = self.width**2 * count_variance(mixed, members, mean, variance, self.dispersion)
-        own = self.dispersion * scatter(mean[:, 0].cpu().numpy())
-        rate, apart, off = (part.cpu().numpy() for part in (mixed[:, 0], epistemic, bias))
+        own = self.dispersion * scatter(mean[:, 0].numpy())
+        rate, apart, off = (part.numpy() for part in (mixed[:, 0], epistemic, bias))
         return CountPrediction(rate, spread, apart, off, own, self.figures.measurements)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What `load` needs, beside `words`."""
         return self.said.tensors()
 
     def words(self) -> dict[str, Any]:
-        """The rest, as plain JSON."""
         return {"weights": self.weights, "dispersion": self.dispersion, "width": self.width}
 
 
-@dataclass(frozen=True)
-class Count:
-    """A measurement is a whole number from 0."""
-
-    name: str = "count"
-
-    def task(self, labels: Sequence[str]) -> Task:
-        """The same, whatever was measured."""
-        return Task("count")
-
-    def too_few(self, labels: Sequence[str]) -> str:
-        """One measurement is enough."""
-        return ""
-
-    def fit(
-        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
-    ) -> CountPredictor:
-        """The strategy's estimator (or `posterior`) says what the rate is; left-out counts set the width."""
-        points, rows, freedom = counted(state)
-        own, tested = outside(state)
-        mixture = mix(state, own, combine)
-        every, own, tested = said(state, estimator, mixture), mixture.outside.cpu(), tested.cpu()
-        dispersion, width = _scatter_and_width(state, every, own, tested)
-        none = Figures(points, rows, freedom, 0.0, None)
-        found = CountPredictor(every, mixture.weights, dispersion, width, none)
-        y = state.in_units(state.observations.y)[0].cpu()[tested]
-        rate = (own[tested] * state.scale[0].cpu()).clamp_min(TINY)
-        error = float(bregman.between(bregman.POISSON, y[:, None], rate).mean()) if bool(tested.any()) else None
-        figures = Figures(points, rows, freedom, float(state.skill()[0]), error)
-        return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
-
-    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> CountPredictor:
-        """What `tensors` and `words` gave."""
-        figures = Figures.from_json(words["figures"])
-        spread, width = words["dispersion"], words["width"]
-        return CountPredictor(Kept.load(tensors), words["weights"], spread, width, figures)
-
-
-def _scatter_and_width(
-    state: State,
-    said: Kept | Wanted,
-    rows: Tensor,  # (l, 1) rates of left-out measurements
-    tested: Tensor,  # (l,)
-) -> tuple[float, float]:
+def _scatter_and_width(state: State, said: Kept | Wanted, mixture: Mixture) -> tuple[float, float]:
     """Scatter of replicates over a Poisson's, and how far counts lie from rates of models that had not seen them."""
     scale = float(state.scale[0])
-    seen = state.observations[:1].collapse()
+    seen = state.observations.collapse()
     kept = seen.valid[0]
-    index, level, count = (part[0][kept].cpu() for part in (seen.index, seen.mean * scale, seen.count))
-    y, place = state.observations.y[0].cpu() * scale, torch.searchsorted(index, state.observations.index[0].cpu())
+    index, level, count = (part[0][kept] for part in (seen.index, seen.mean * scale, seen.count))
+    y, place = state.observations.y[0] * scale, torch.searchsorted(index, state.observations.index[0])
     there = level[place] > 0
     pearson = float(((y - level[place])[there] ** 2 / level[place][there]).sum())
     dispersion = (pearson + PRIOR) / (float((count - 1)[level > 0].sum()) + PRIOR)
     first = torch.stack([(place == i).nonzero()[0, 0] for i in range(len(index))])  # replicates stand in one fold
-    rate, known = rows[first, 0] * scale, tested[first].numpy()
-    members = (state.task.members(members_at(state, index)).cpu() * scale).clamp_min(TINY)
-    mean, variance, mixed = (part.cpu() for part in said.at(index))
+    rate, known = mixture.outside[first, 0] * scale, mixture.tested[first].numpy()
+    members = (members_at(state, index) * scale).clamp_min(TINY)
+    mean, variance, mixed = said.at(index)
     own = (mean.clamp_min(LEAST_RATE) * scale, variance * scale**2)
     expected = count_variance(mixed * scale, members, *own, dispersion, count.double().numpy())
     ratio = ((level - rate) ** 2).numpy()[known] / np.maximum(expected[known], TINY)
@@ -190,7 +157,7 @@ def count_variance(
 ) -> NDArray[np.float64]:  # (n,)
     """Of a new count (or the mean of several) around the rate: its own scatter, and what is not known of the rate."""
     spread = members.var(-2, correction=0) + (mean - rate) ** 2 + variance
-    return np.asarray(dispersion * rate[:, 0].cpu().numpy() / repeats + spread[:, 0].cpu().numpy())
+    return np.asarray(dispersion * rate[:, 0].numpy() / repeats + spread[:, 0].numpy())
 
 
 def interval(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aicau.prediction.base import PARTS, Check, shares
+from aicau.prediction.base import PARTS, Check, Numbers, parts_at
 from aicau.prediction.regression import ValuePrediction
 
 
@@ -49,14 +49,13 @@ class LogPrediction:
         """Variance of ln y over these candidates."""
         return self.inner.spread()
 
-    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+    def summary(self, place: int) -> tuple[str, Numbers]:
         """One candidate in words, and as numbers; `prediction`, `new_low` and `new_high` are of y."""
-        total, share = shares(self, place)
+        _, total, words = parts_at(self, place)
         _, numbers = self.inner.summary(place)
         numbers |= {name: exp(float(numbers[name])) for name in ("prediction", "new_low", "new_high")}
         words = (
             f"predicted {numbers['prediction']:.3g} ({numbers['new_low']:.3g} to {numbers['new_high']:.3g}), expected"
-            f" error of a network a factor {exp(total**0.5):.2f}: {share['epistemic']:.0%} disagreement,"
-            f" {share['bias']:.0%} bias, {share['aleatoric']:.0%} noise"
+            f" error of a network a factor {exp(total**0.5):.2f}: {words}"
         )
         return words, numbers

@@ -10,69 +10,73 @@ The mixture is Σ_j w_j p_j. Its probabilities are calibrated afterwards, by one
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from aicau.bias.classes import TINY
 from aicau.core import bregman
 from aicau.core.pool import Frame
 from aicau.ensembles.base import one_hot
 from aicau.prediction.base import State
-from aicau.prediction.combination import NETWORKS, points_of, weigh
-from aicau.prediction.models import MODELS, Points
+from aicau.prediction.combination import NETWORKS, points_of, sums, weigh
+from aicau.prediction.models import MODELS, Model, Points
 from aicau.prediction.models.trees import forest
 
-TINY = 1e-12  # smallest probability whose logarithm is taken
 LEAST_SHARE = 0.01  # probability that a process or a forest leaves every class
 MOST_CLASSES = 8  # every class has a process of its own
 MOST_POINTS = 1500  # measured points that a process sees: a cubic cost
 LEAF = 2  # labels in a leaf, so that one wrong label does not make a tree certain
 PRIOR = 4.0  # labels that equal weights are worth, for each model
 STEPS = 100  # of the iteration for the weights
-
-
-Model = Callable[[Tensor], Tensor]  # coordinates (m, p) -> probabilities or rates (m, c)
+Function = Callable[[Tensor], Tensor]  # coordinates (m, p) -> probabilities or rates (m, c)
 
 
 @dataclass(frozen=True)
 class Mixture:
     """All models together, and what they say of measured rows that they did not see."""
 
-    models: dict[str, Model]  # beside the networks
+    models: dict[str, Function]  # beside the networks
     frame: Frame
     outside: Tensor  # (rows, c)
+    tested: Tensor  # (rows,) whether a member did not see the row
     weights: dict[str, float]
 
     def mean(self, centre: Tensor, x: Tensor) -> Tensor:  # (m, c), (m, d) -> (m, c)
         """What they say of some candidates; of the ensemble its dual mean is known."""
         at = self.frame.coordinates(x.double())
-        parts = {NETWORKS: centre} | {name: model(at) for name, model in self.models.items()}
-        found = sum(self.weights[name] * part for name, part in parts.items())
-        assert isinstance(found, Tensor)
-        return found
+        return mixed({NETWORKS: centre} | {name: model(at) for name, model in self.models.items()}, self.weights)
 
 
-def mix(state: State, outside: Tensor, combine: bool = True) -> Mixture:  # (rows, c)
-    """The ensemble alone where too few points are measured.
+def mixed(parts: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
+    """Σ_j w_j p_j."""
+    return sum((weights[name] * part for name, part in parts.items()), torch.zeros(()))
 
-    Parameters
-    ----------
-    state : State
-        Of one run.
-    outside : Tensor, shape (rows, c)
-        What members that did not see a row say of it.
-    combine : bool
-        False: the ensemble alone.
-    """
+
+def members_at(state: State, index: Tensor | None) -> Tensor:  # (m, K, c)
+    """What members predict of some candidates of one run, or of all."""
+    return state.task.members(state.predictions[0] if index is None else state.predictions[0][:, index])
+
+
+def left_out(state: State) -> tuple[Tensor, Tensor]:  # (rows, c), (rows,)
+    """Each measured row by the members that did not see it, and which rows have such a member."""
+    members = members_at(state, state.observations.index[0]).clamp_min(TINY)
+    apart = state.fitted.unseen[0].T.to(members)  # (rows, K)
+    mean = (members * apart[..., None]).sum(-2) / apart.sum(-1, keepdim=True).clamp_min(1)
+    return mean, apart.sum(-1) > 0
+
+
+def mix(state: State, combine: bool) -> Mixture:
+    """Of one run; the ensemble alone where too few points are measured, or nothing is to be combined."""
     frame, rows = state.frame, state.observations
+    outside, tested = left_out(state)
     point, place = rows.index[0].unique(return_inverse=True)
     hot = one_hot(rows.y[0], state.task.classes) if state.task.probabilities else rows.y[0][:, None]
-    count = torch.zeros(len(point), dtype=torch.double).index_add(0, place, torch.ones(len(place)).double())
-    told = torch.zeros(len(point), hot.shape[1], dtype=torch.double).index_add(0, place, hot) / count[:, None]
+    count = torch.bincount(place).double()
+    told = sums(hot, place, len(point)) / count[:, None]
     points = points_of(state, frame, point, told[:, 0], count) if combine and len(point) <= MOST_POINTS else None
     if points is None:
-        return Mixture({}, frame, outside, {NETWORKS: 1.0})
+        return Mixture({}, frame, outside, tested, {NETWORKS: 1.0})
     first = torch.zeros(len(point), dtype=torch.long).scatter_(0, place, torch.arange(len(place)))
     parts = classes(points, told) if state.task.probabilities else counts(points)
     left = {NETWORKS: outside[first]} | {name: part[1] for name, part in parts.items()}
@@ -81,19 +85,17 @@ def mix(state: State, outside: Tensor, combine: bool = True) -> Mixture:  # (row
     else:
         apart = {name: bregman.between(bregman.POISSON, told, part.clamp_min(TINY)) for name, part in left.items()}
         weights = weigh({name: float(part.mean()) for name, part in apart.items()})
-    found = sum(weights[name] * part for name, part in left.items())
-    assert isinstance(found, Tensor)
-    return Mixture({name: part[0] for name, part in parts.items()}, frame, found[place], weights)
+    return Mixture({name: part[0] for name, part in parts.items()}, frame, mixed(left, weights)[place], tested, weights)
 
 
-def classes(points: Points, told: Tensor) -> dict[str, tuple[Model, Tensor]]:  # (k, c)
+def classes(points: Points, told: Tensor) -> dict[str, tuple[Function, Tensor]]:  # (k, c)
     """A forest and a process for each class, and the probabilities that each gives left-out points (k, c)."""
     trees, left = forest(points, told, LEAF)
 
     def grown(at: Tensor) -> Tensor:
         return on_simplex(torch.from_numpy(trees.predict(at.float().numpy())))
 
-    found: dict[str, tuple[Model, Tensor]] = {"trees": (grown, on_simplex(left))}
+    found: dict[str, tuple[Function, Tensor]] = {"trees": (grown, on_simplex(left))}
     c = told.shape[1]
     if c > MOST_CLASSES:
         return found
@@ -110,14 +112,14 @@ def classes(points: Points, told: Tensor) -> dict[str, tuple[Model, Tensor]]:  #
     return found | {"process": (smooth, whole(out.mean for _, out in several))}
 
 
-def counts(points: Points) -> dict[str, tuple[Model, Tensor]]:
+def counts(points: Points) -> dict[str, tuple[Function, Tensor]]:
     """The models of values, and the rates that each gives left-out points (k, 1); none is negative."""
     least = LEAST_SHARE * points.y.mean()
 
     def rates(values: Tensor) -> Tensor:
         return values.clamp_min(least)[:, None]
 
-    def model_of(kind: Any) -> tuple[Model, Tensor]:
+    def model_of(kind: type[Model]) -> tuple[Function, Tensor]:
         model, out = kind.fit(points)
         return lambda at: rates(model.mean(at)), rates(out.mean)
 
@@ -134,15 +136,6 @@ def likeliest(parts: dict[str, Tensor], told: Tensor) -> dict[str, float]:  # (k
     """Mixing weights under which the labels of left-out points are most likely, each point once.
 
     Expectation and maximisation, with a prior that holds weights together.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.prediction.mixture import likeliest
-    >>> right = torch.eye(2).double().repeat(50, 1)
-    >>> found = likeliest({"knows": 0.98 * right + 0.01, "guesses": torch.full((100, 2), 0.5).double()}, right)
-    >>> round(found["knows"], 2)
-    0.96
     """
     said = torch.stack(list(parts.values()), -1).clamp_min(TINY)  # (k, c, models)
     weights = torch.full((said.shape[-1],), 1 / said.shape[-1], dtype=torch.double)

@@ -17,20 +17,8 @@ from torch import Tensor
 from aicau.bias import BiasEstimator, Correction, Posterior
 from aicau.core import decomposition
 from aicau.core.runs import PORTION, SMALL, over, threads
-from aicau.core.task import REGRESSION, Task
 from aicau.prediction import combination
-from aicau.prediction.base import (
-    LEVELS,
-    PARTS,
-    Check,
-    Figures,
-    State,
-    counted,
-    members_at,
-    quantile,
-    shares,
-    spread_over,
-)
+from aicau.prediction.base import LEVELS, PARTS, Check, Figures, Numbers, State, parts_at, quantile
 from aicau.prediction.combination import Combination
 
 LEVEL = 0.95
@@ -112,19 +100,18 @@ class ValuePrediction:
         """Variance of the truth over these candidates."""
         return float(self.mean.var(correction=0) + self.unknown.mean())
 
-    def summary(self, place: int) -> tuple[str, dict[str, float | int | str]]:
+    def summary(self, place: int) -> tuple[str, Numbers]:
         """One candidate in words, and as numbers."""
-        total, share = shares(self, place)
-        said = {name: float(getattr(self, name)[place]) for name in COLUMNS}
-        taken = said["ensemble"] - said["mean"]
-        numbers = {"prediction": said["mean"], "new_low": said["new_low"], "new_high": said["new_high"]}
-        numbers |= {name: said[name] for name in PARTS} | {"taken_out": taken, "unknown": float(self.unknown[place])}
+        kept = (self.mean, self.ensemble, self.new_low, self.new_high, self.unknown)
+        mean, ensemble, low, high, unknown = (float(part[place]) for part in kept)
+        taken = ensemble - mean
+        parts, total, words = parts_at(self, place, f" ({taken:+.3g} is taken out)")
         words = (
-            f"predicted {said['mean']:.3g} ({said['new_low']:.3g} to {said['new_high']:.3g}), expected error of a"
-            f" network {total**0.5:.3g}: {share['epistemic']:.0%} disagreement, {share['bias']:.0%} bias"
-            f" ({taken:+.3g} is taken out), {share['aleatoric']:.0%} noise (sd {said['aleatoric'] ** 0.5:.3g})"
+            f"predicted {mean:.3g} ({low:.3g} to {high:.3g}), expected error of a network {total**0.5:.3g}: {words}"
+            f" (sd {parts['aleatoric'] ** 0.5:.3g})"
         )
-        return words, dict(numbers)
+        numbers = {"prediction": mean, "new_low": low, "new_high": high, **parts, "taken_out": taken}
+        return words, {**numbers, "unknown": unknown}
 
 
 @dataclass(frozen=True)
@@ -136,6 +123,38 @@ class ValuePredictor:
     batches: int
     figures: Figures
     combination: Combination | None = None  # None: too few points
+
+    @classmethod
+    def fit(
+        cls, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = (), combine: bool = True
+    ) -> "ValuePredictor":
+        """The correction is that of `posterior`, also where the strategy chooses by another estimator."""
+        process = estimator if isinstance(estimator, Posterior) else Posterior()
+        evidence = state.evidence()
+        correction = process.correction(evidence)
+        with threads(1):  # so that a second core never changes a bit
+            together = combination.fit(state, correction, process.most_rows) if combine else None
+        if together is None:  # a candidate is left out with its replicates
+            rows = evidence.at_most(process.most_rows)[0].observations.index[0]
+            error = float((correction.process.posterior.left_out_groups(rows)[0] ** 2).mean())
+        else:
+            error = together.error
+        batches = max(1, int(state.observations.batch[0].unique().numel()))
+        scale, shared = float(state.scale[0]), float(state.shared[0])
+        own = {"shared": shared * scale**2, "common": shared / batches * scale**2}
+        figures = Figures.of(state, error**0.5 * scale, **own)
+        found = cls(correction, shared, batches, figures, together)
+        return replace(found, figures=figures.with_parts(found, state))
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor], words: dict[str, Any], figures: Figures) -> "ValuePredictor":
+        with threads(1):  # as it was fitted
+            correction = Correction.load(tensors, **words["correction"])
+            together = None
+            if words["combination"] is not None:
+                own = {name.removeprefix(COMBINED): t for name, t in tensors.items() if name.startswith(COMBINED)}
+                together = Combination.load(own, words["combination"], correction.frame)
+        return cls(correction, words["shared"], words["batches"], figures, together)
 
     def predict(self, state: State, index: Tensor | None = None) -> ValuePrediction:
         """All candidates or some, in the target's own units; of a large pool in portions side by side."""
@@ -151,7 +170,7 @@ class ValuePredictor:
 
     def _parts(self, state: State, index: Tensor) -> tuple[Tensor, ...]:  # (m,) -> (m,) each
         """Mean, ensemble, epistemic, bias, aleatoric, unknown."""
-        members, x, scale = members_at(state, index), state.x[index], state.scale[0]
+        members, x, scale = state.predictions[0][:, index], state.x[index], state.scale[0]
         ensemble = decomposition.mean(members).double()
         mean, unknown, own = self._at(x, index, ensemble)
         # What the plates so far have in common nobody can tell from the truth; a new plate has a shift of its own.
@@ -175,62 +194,12 @@ class ValuePredictor:
         return self.correction.left_out[0], torch.ones_like(self.correction.left_out[0])
 
     def tensors(self) -> dict[str, Tensor]:
-        """What `load` needs, beside `words`."""
         kept = self.correction.state()
         if self.combination is not None:
             kept |= {f"{COMBINED}{name}": part for name, part in self.combination.tensors().items()}
         return kept
 
     def words(self) -> dict[str, Any]:
-        """The rest, as plain JSON."""
         own = None if self.combination is None else self.combination.words()
         words = {"correction": self.correction.words(), "combination": own}
         return words | {"shared": self.shared, "batches": self.batches}
-
-
-@dataclass(frozen=True)
-class Regression:
-    """A measurement is a number."""
-
-    name: str = "regression"
-
-    def task(self, labels: Sequence[str]) -> Task:
-        """The same, whatever was measured."""
-        return REGRESSION
-
-    def too_few(self, labels: Sequence[str]) -> str:
-        """One measurement is enough."""
-        return ""
-
-    def fit(
-        self, state: State, estimator: BiasEstimator | None, labels: Sequence[str], combine: bool = True
-    ) -> ValuePredictor:
-        """The correction is that of `posterior`, also where the strategy chooses by another estimator."""
-        process: Any = estimator if hasattr(estimator, "correction") else Posterior()
-        evidence = state.evidence()
-        correction: Correction = process.correction(evidence)
-        points, measurements, freedom = counted(state)
-        with threads(1):  # so that a second core never changes a bit
-            together = combination.fit(state, correction, process.most_rows) if combine else None
-        if together is None:  # a candidate is left out with its replicates
-            rows = evidence.at_most(process.most_rows)[0].observations.index[0]
-            error = float((correction.process.posterior.left_out_groups(rows)[0] ** 2).mean())
-        else:
-            error = together.error
-        batches = max(1, int(state.observations.batch[0].unique().numel()))
-        scale, shared = float(state.scale[0]), float(state.shared[0])
-        figures = Figures(points, measurements, freedom, float(state.skill()[0]), error**0.5 * scale)
-        figures = replace(figures, shared=shared * scale**2, common=shared / batches * scale**2)
-        found = ValuePredictor(correction, shared, batches, figures, together)
-        return replace(found, figures=figures.with_parts(found.predict(state, spread_over(len(state.x)))))
-
-    def load(self, tensors: dict[str, Tensor], words: dict[str, Any]) -> ValuePredictor:
-        """What `tensors` and `words` gave."""
-        with threads(1):  # as it was fitted
-            correction = Correction.load(tensors, **words["correction"])
-            together = None
-            if words["combination"] is not None:
-                own = {name.removeprefix(COMBINED): t for name, t in tensors.items() if name.startswith(COMBINED)}
-                together = Combination.load(own, words["combination"], correction.frame)
-        figures = Figures.from_json(words["figures"])
-        return ValuePredictor(correction, words["shared"], words["batches"], figures, together)

@@ -138,7 +138,7 @@ def train_mlp(
     if _cuda(x) and importlib.util.find_spec("triton") is not None:
         from aicau.ensembles.kernels import cuda_mlp
 
-        if cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
+        if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
     if not _numba(x):
         return reference.train_mlp(x, y, weights, parameters, settings)

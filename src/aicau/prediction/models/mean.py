@@ -26,10 +26,8 @@ class MeanModel:
         return self.value.expand(len(at))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that `load` needs."""
         return {"value": self.value}
 
     @classmethod
     def load(cls, tensors: dict[str, Tensor]) -> "MeanModel":
-        """What `tensors` gave."""
         return cls(tensors["value"])

@@ -14,6 +14,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.prediction.models.base import LeftOut, Points
 
+TREND = 1.0  # variance of a linear trend under the process, for all features together
 MOST = 500  # rows that the parameters are fitted on: a cubic cost
 HONEST = 150
 LENGTHS = (1.0, 2.0)  # of ln ℓ / √(p/2): mean and standard deviation of the prior
@@ -27,10 +28,10 @@ class ProcessModel:
     posterior: gp.Posterior | gp.Many
 
     @classmethod
-    def fit(cls, points: Points, shape: str, trend: float = 0.0) -> "tuple[ProcessModel, LeftOut]":
+    def fit(cls, points: Points, trend: float = TREND) -> "tuple[ProcessModel, LeftOut]":
         """Maximum a posteriori, from one start; folds start from what all rows found."""
         x, y, relative = points.at[None], points.y[None], 1 / points.count[None]
-        process, every = settings(shape, x.shape[-1], trend), torch.ones_like(y, dtype=torch.bool)
+        process, every = settings(x.shape[-1], trend), torch.ones_like(y, dtype=torch.bool)
         whole = gp.fitted(*process.found(x, y, every, relative, most=MOST))
         if y.shape[-1] > HONEST:
             error, variance = whole.left_out_groups(points.fold)
@@ -47,32 +48,26 @@ class ProcessModel:
         """The posterior mean."""
         return self.posterior.mean(at[None])[0]
 
-    def variance(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
-        """The posterior variance of the truth."""
-        return self.posterior.variance(at[None])[0]
-
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (m, p) -> (m,) twice
-        """Mean and variance."""
+        """Mean and variance of the truth."""
         mean, variance = self.posterior.both(at[None])
         return mean[0], variance[0]
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that `load` needs."""
         own = self.posterior
         return own.rows.tensors() | {"theta": own.theta, "shift": own.shift, "scale": own.scale}
 
     @classmethod
-    def load(cls, t: dict[str, Tensor], shape: str, trend: float = 0.0) -> "ProcessModel":
-        """What `tensors` gave."""
-        own = settings(shape, t["x"].shape[-1], trend)
-        rows = gp.Rows.load(t, shape=shape, constant=own.constant, linear=own.linear)
-        return cls(gp.fitted(t["theta"], rows, t["shift"], t["scale"]))
+    def load(cls, tensors: dict[str, Tensor], trend: float = TREND) -> "ProcessModel":
+        own = settings(tensors["x"].shape[-1], trend)
+        rows = gp.Rows.load(tensors, shape=own.shape, constant=own.constant, linear=own.linear)
+        return cls(gp.fitted(tensors["theta"], rows, tensors["shift"], tensors["scale"]))
 
 
-def settings(shape: str, features: int, trend: float) -> gp.Process:
+def settings(features: int, trend: float) -> gp.Process:
     """Wide priors: they hold what the rows say nothing about, and leave the rest free."""
     return gp.Process(
-        shape=shape,
+        shape="matern",
         noise=True,
         constant=10.0,
         signal_prior=(0.0, 1.0),

@@ -44,9 +44,9 @@ class RanksModel:
     knots: Tensor  # (2, p, k)
 
     @classmethod
-    def fit(cls, points: Points, shape: str, trend: float = 0.0) -> "tuple[RanksModel, LeftOut]":
+    def fit(cls, points: Points) -> "tuple[RanksModel, LeftOut]":
         """The process of the ranks."""
-        process, left_out = ProcessModel.fit(replace(points, at=ranked(points.at, points.knots)), shape, trend)
+        process, left_out = ProcessModel.fit(replace(points, at=ranked(points.at, points.knots)))
         return cls(process, points.knots), left_out
 
     def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
@@ -54,11 +54,8 @@ class RanksModel:
         return self.process.mean(ranked(at, self.knots))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that `load` needs."""
         return self.process.tensors() | {"knots": self.knots}
 
     @classmethod
-    def load(cls, tensors: dict[str, Tensor], shape: str, trend: float = 0.0) -> "RanksModel":
-        """What `tensors` gave."""
-        own = {name: tensor for name, tensor in tensors.items() if name != "knots"}
-        return cls(ProcessModel.load(own, shape, trend), tensors["knots"])
+    def load(cls, tensors: dict[str, Tensor]) -> "RanksModel":
+        return cls(ProcessModel.load(tensors), tensors["knots"])

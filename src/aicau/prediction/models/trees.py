@@ -3,6 +3,7 @@
 A random forest beside them did not help (docs/comparison.md).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,21 +43,20 @@ class TreesModel:
         sizes = np.array([tree.node_count for tree in trees])
         roots = np.cumsum(sizes) - sizes
 
-        def below(name: str) -> Tensor:
-            children = [getattr(tree, name) for tree in trees]
-            moved = [np.where(child >= 0, child + root, -1) for child, root in zip(children, roots, strict=True)]
-            return torch.from_numpy(np.concatenate(moved).astype(np.int64))
+        def joined(parts: Iterable[NDArray[Any]], kind: type = np.int64) -> Tensor:
+            return torch.from_numpy(np.concatenate(list(parts)).astype(kind))
 
-        def joined(parts: list[NDArray[Any]], kind: type) -> Tensor:
-            return torch.from_numpy(np.concatenate(parts).astype(kind))
+        def below(name: str) -> Tensor:
+            children = zip((getattr(tree, name) for tree in trees), roots, strict=True)
+            return joined(np.where(child >= 0, child + root, -1) for child, root in children)
 
         return cls(
             torch.from_numpy(roots.astype(np.int64)),
-            joined([tree.feature for tree in trees], np.int64),
-            joined([tree.threshold for tree in trees], np.float64),
+            joined(tree.feature for tree in trees),
+            joined((tree.threshold for tree in trees), np.float64),
             below("children_left"),
             below("children_right"),
-            joined([tree.value[:, 0, 0] for tree in trees], np.float64),
+            joined((tree.value[:, 0, 0] for tree in trees), np.float64),
         )
 
     def mean(self, at: Tensor) -> Tensor:  # (m, p) -> (m,)
@@ -64,8 +64,11 @@ class TreesModel:
         return kernels.trees_mean(at, **self.tensors())
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that `load` needs."""
         return dict(vars(self))
+
+    @classmethod
+    def load(cls, tensors: dict[str, Tensor]) -> "TreesModel":
+        return cls(**tensors)
 
 
 def forest(points: Points, y: Tensor, leaf: int = 1) -> tuple[Any, Tensor]:  # (l,) or (l, c)

@@ -53,8 +53,8 @@ class WarpedModel:
     bent: Tensor  # (5,) shift and scale of the target, λ, the least and the largest bent value allowed
 
     @classmethod
-    def fit(cls, points: Points, shape: str) -> "tuple[WarpedModel, LeftOut]":
-        """Power first, then the process."""
+    def fit(cls, points: Points) -> "tuple[WarpedModel, LeftOut]":
+        """Power first, then the process, without a trend."""
         shift, spread = points.y.mean(), points.y.std(correction=0)
         scale = torch.where(spread > 0, spread, 1.0)
         y = (points.y - shift) / scale
@@ -62,7 +62,7 @@ class WarpedModel:
         bent = bend(y, power)
         room = BEYOND * (bent.amax() - bent.amin())
         how = torch.stack([shift, scale, power, bent.amin() - room, bent.amax() + room])
-        process, left_out = ProcessModel.fit(replace(points, y=bent), shape)
+        process, left_out = ProcessModel.fit(replace(points, y=bent), trend=0.0)
         found = cls(process, how)
         assert left_out.variance is not None
         return found, LeftOut(found._back(left_out.mean, left_out.variance))
@@ -77,11 +77,8 @@ class WarpedModel:
         return self._back(*self.process.both(at))
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that `load` needs."""
         return self.process.tensors() | {"bent": self.bent}
 
     @classmethod
-    def load(cls, tensors: dict[str, Tensor], shape: str) -> "WarpedModel":
-        """What `tensors` gave."""
-        own = {name: tensor for name, tensor in tensors.items() if name != "bent"}
-        return cls(ProcessModel.load(own, shape), tensors["bent"])
+    def load(cls, tensors: dict[str, Tensor]) -> "WarpedModel":
+        return cls(ProcessModel.load(tensors, trend=0.0), tensors["bent"])
