@@ -60,7 +60,7 @@ def test_it_is_the_same_campaign_as_a_copy(folder):
     with Campaign.import_(folder / "out", folder / "again.db") as again:
         pd.testing.assert_frame_equal(again.predict(), other[1])
     with Campaign.open(folder / "there.db") as there, there.store.reading() as session:
-        kept = [(len(ids), columns[:11]) for _, ids, columns in session.features(as_kept=True)]
+        kept = [(len(ids), columns[:11]) for _, ids, columns in session.features()]
     assert [columns for _, columns in kept] == [b'{"in_place"'] * 4
 
 

@@ -102,6 +102,16 @@ def test_what_is_wrong_is_named_by_its_file_and_row(tmp_path, spoil, words):
     assert not (tmp_path / "p.db").exists()
 
 
+def test_only_a_named_file_or_folder_stays_in_place(tmp_path, monkeypatch):
+    """Files that happen to lie in the current folder are not the candidates of a DataFrame."""
+    monkeypatch.chdir(split(tmp_path / "pool", pool_of()))
+    with pytest.raises(InputError, match="only candidates in a Parquet file, or in a folder of them, can stay"):
+        read_pool(pool_of(), True)
+    for options in ({"sheet": "A"}, {"skip": 1}):
+        with pytest.raises(InputError, match="leave --sheet and --skip out"):
+            read_pool(tmp_path / "pool", True, **options)
+
+
 def test_files_must_be_alike_and_whole(tmp_path):
     folder = split(tmp_path / "pool", pool_of(), 30)
     pool_of()[:5].assign(b="text").to_parquet(folder / "2.parquet", index=False)

@@ -62,7 +62,7 @@ def _candidates(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     if sum(row.size for row in rows) != settings["candidates"]:
         yield f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in"
     known = {row.number: row.digest for row in rows}
-    for number, ids, features in session.features(as_kept=True):
+    for number, ids, features in session.features():
         if hashlib.sha256(bytes(ids) + bytes(features)).hexdigest() != known[number]:
             yield f"candidates of chunk {number} have changed"
         inplace.check(features, thoroughly=True)

@@ -37,14 +37,14 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     """
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise InputError(f"--skip takes a number of lines, 0 or more; got {skip!r}")
-    if not isinstance(source, str | Path | pd.DataFrame):
-        raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if isinstance(source, pd.DataFrame):
         data, found = b"", _from_frame(source, name or "the table")
-    else:
+    elif isinstance(source, str | Path):
         data = _content(Path(source))
         name = short(Path(source).name if os.path.isfile(source) else source)
         found = _from_bytes(data, name, sheet, skip)
+    else:
+        raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if skip and (isinstance(source, pd.DataFrame) or data[:4] == b"PAR1"):
         raise InputError(f"{found.name} has no lines above its column names; leave --skip out")
     if sheet is not None and data[:2] != b"PK":
@@ -55,11 +55,15 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
 def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> Sheet | parquet.Parts:
     """Candidates from a table; those that stay in place from a Parquet file or a folder of them."""
     if not in_place:
-        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip)
-    path = Path(source) if isinstance(source, str | Path) else Path()
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        return read(source, "the pool", sheet, skip)
+    files: list[Path] = []
+    if isinstance(source, str | Path):
+        path = Path(source)
+        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not all(map(_is_parquet, files)):
         raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
+    if skip or sheet is not None:
+        raise InputError("Parquet files have no sheets and no lines above the column names; leave --sheet and --skip out")
     return parquet.Parts.of(files, short(path.name))
 
 
@@ -85,7 +89,7 @@ def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
 
 def _plain_text(sheet: Sheet) -> Sheet:
     """Without the apostrophe before a formula, and without what keeps zeros: ="00117"."""
-    return checked(unguarded(sheet.table, _AS_TEXT), sheet.name, sheet.lines, sheet.notes)
+    return checked(_replaced(unguarded(sheet.table), _AS_TEXT, r"\1"), sheet.name, sheet.lines, sheet.notes)
 
 
 def _content(path: Path) -> bytes:
@@ -140,24 +144,20 @@ def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:
         raise InputError(f"{name}, column {column!r} cannot be read: {reason(error)}") from error
 
 
-def guard(array: pa.Array) -> pa.Array:
-    """Text that no spreadsheet takes for a formula."""
-    return pc.replace_substring_regex(array, _GUARD, r"'\1")
-
-
 def guarded(table: pa.Table) -> pa.Table:
     """A table whose text cells and column names are safe to open in a spreadsheet."""
-    columns = [guard(c) if is_text(c.type) else c for c in table.columns]
-    return pa.table(columns, names=[re.sub(_GUARD, r"'\1", n) for n in table.column_names])
+    return _replaced(table, _GUARD, r"'\1")
 
 
-def unguarded(table: pa.Table, *others: str) -> pa.Table:
-    """What `guarded` was given; other patterns leave their first group, too."""
-    columns, names = table.columns, table.column_names
-    for pattern in (_GUARDED, *others):
-        columns = [pc.replace_substring_regex(c, pattern, r"\1") if is_text(c.type) else c for c in columns]
-        names = [re.sub(pattern, r"\1", name) for name in names]
-    return pa.table(columns, names=names)
+def unguarded(table: pa.Table) -> pa.Table:
+    """What `guarded` was given."""
+    return _replaced(table, _GUARDED, r"\1")
+
+
+def _replaced(table: pa.Table, pattern: str, words: str) -> pa.Table:
+    """Another text in place of a pattern, in text cells and column names."""
+    columns = [pc.replace_substring_regex(c, pattern, words) if is_text(c.type) else c for c in table.columns]
+    return pa.table(columns, names=[re.sub(pattern, words, name) for name in table.column_names])
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> None:
