@@ -14,6 +14,7 @@ from aicau.campaign import asking
 from aicau.core.errors import InputError
 from aicau.prediction.regression import COLUMNS
 from aicau.store import schema
+from commands import fingerprint
 
 
 def pool(n=60):
@@ -122,9 +123,9 @@ def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_pa
 def test_a_request_is_answered_once(address):
     campaign = create(address)
     first = campaign.ask(4, request="monday")
-    before = campaign.store.fingerprint()
+    before = fingerprint(campaign.store)
     assert campaign.ask(4, request="monday").equals(first)
-    assert campaign.store.fingerprint() == before
+    assert fingerprint(campaign.store) == before
     with pytest.raises(InputError, match="'monday' was answered with 4 points; now 5"):
         campaign.ask(5, request="monday")
     assert not set(campaign.ask(4, request="tuesday")["compound"]) & set(first["compound"])

@@ -48,7 +48,7 @@ class Session:
 
     def number(self, column: Column[Any]) -> int:
         """The largest number given out so far; 0 for none."""
-        return int(self.connection.scalar(select(func.coalesce(func.max(column), 0))) or 0)
+        return int(self.connection.scalar(select(func.max(column))) or 0)
 
     def event(self, kind: str, author: str, reference: int | None, **detail: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -39,18 +39,15 @@ def describe(sheet: Table, id: str, ignore: Sequence[str] = ()) -> list[dict[str
     first = next(sheet.parts())
     for name in ignore:
         first.array(name)
-    columns, features = [], []
+    columns = []
     for name in sheet.columns:
         if name == id:
             continue
         if name.strip().casefold() in RESERVED:
             raise InputError(f"{sheet.name}: a column called {name!r} has a meaning of its own here; rename it")
-        if name in ignore:
-            columns.append({"name": name, "kind": "ignored"})
-        else:
-            columns.append({"name": name, "kind": "number" if first.looks_numeric(name) else "category"})
-            features.append(columns[-1])
-    if not features:
+        kind = "ignored" if name in ignore else "number" if first.looks_numeric(name) else "category"
+        columns.append({"name": name, "kind": kind})
+    if not (features := [column for column in columns if column["kind"] != "ignored"]):
         raise InputError(f"{sheet.name} has no feature column beside the id {id!r}")
     _measure(sheet, features)
     if isinstance(sheet, Sheet):  # what stays in its files need not fit into memory

@@ -8,6 +8,8 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,16 +65,14 @@ def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int =
     if not files or not all(map(_is_parquet, files)):
         raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
     if skip or sheet is not None:
-        raise InputError("Parquet files have no sheets and no lines above the column names; leave --sheet and --skip out")
+        raise InputError("Parquet files have no sheets and no lines above column names; leave --sheet and --skip out")
     return parquet.Parts.of(files, short(path.name))
 
 
 def _is_parquet(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+    return False
 
 
 def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
@@ -89,7 +89,7 @@ def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
 
 def _plain_text(sheet: Sheet) -> Sheet:
     """Without the apostrophe before a formula, and without what keeps zeros: ="00117"."""
-    return checked(_replaced(unguarded(sheet.table), _AS_TEXT, r"\1"), sheet.name, sheet.lines, sheet.notes)
+    return checked(replace(sheet, table=_replaced(unguarded(sheet.table), _AS_TEXT, r"\1")))
 
 
 def _content(path: Path) -> bytes:
@@ -118,20 +118,20 @@ def _from_frame(frame: pd.DataFrame, name: str) -> Sheet:
         frame = frame.reset_index()
     columns, names = [], [str(label) for label in frame.columns]
     too_many(len(names), name)
-    for at in range(len(names)):
+    for at, column in enumerate(names):
         series = frame.iloc[:, at]
         try:
             array = pa.array(series, from_pandas=True)
         except (pa.ArrowException, OverflowError, UnicodeError):
             array = None
         if array is None or isinstance(array.type, pa.BaseExtensionType):  # periods, intervals ...
-            array = _mixed(series, name, names[at])
-        columns.append(pa.chunked_array([array]) if isinstance(array, pa.Array) else array)
+            array = _mixed(series, name, column)
+        columns.append(array)
     try:
         table = pa.table(columns, names)
     except UnicodeError as error:
         raise InputError(f"{name} has a column name that is not text ({reason(error)}); rename it") from error
-    return checked(table, name)
+    return checked(Sheet(table, name))
 
 
 def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:

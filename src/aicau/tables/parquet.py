@@ -60,7 +60,7 @@ class Parts:
             name = short(path.name)
             with understood(name), pq.ParquetFile(path) as file:
                 table = file.read_row_group(group)
-            sheet = checked(validated(table, name), name, np.arange(start, start + rows) + 2)
+            sheet = checked(Sheet(validated(table, name), name, np.arange(start, start + rows) + 2))
             if sheet.rows != rows or (self.columns and sheet.columns != self.columns):
                 words = "candidates can stay in their file where every row and every column of it has something"
                 raise InputError(f"{name}: {words}; write the file again, or leave --in-place out")
@@ -94,7 +94,7 @@ def read(data: bytes, name: str) -> Sheet:
 
     with understood(name):
         table = pq.read_table(pa.BufferReader(data))
-    return checked(validated(table, name), name)
+    return checked(Sheet(validated(table, name), name))
 
 
 def validated(table: pa.Table, name: str) -> pa.Table:
