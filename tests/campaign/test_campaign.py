@@ -113,7 +113,7 @@ def play(address):
 
 def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_path, postgres):
     here = play(str(tmp_path / "a.db"))
-    code = f"import sys; sys.path[:0] = {json.dumps([sys.path[0], str(Path(__file__).parent)])}\n"
+    code = f"import sys; sys.path[:0] = {json.dumps([sys.path[0], *map(str, Path(__file__).parents[:2])])}\n"
     code += "from test_campaign import play; import sys; print('|'.join(play(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b.db")], capture_output=True, text=True)
     assert done.stdout.strip().split("|") == here, done.stderr
