@@ -1,12 +1,25 @@
-"""Commands of `aicau` in this process, and a small pool to run them on; shared by several test files."""
+"""What several test files share: commands of `aicau` in this process, a small pool for them, what a store holds."""
 
+import hashlib
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
 from aicau.cli import main
+from aicau.store import schema
 
 POOL = "compound,dose,solvent\n" + "".join(f"c{i},{i / 7:.3f},{'water' if i % 2 else 'oil'}\n" for i in range(12))
+
+
+def fingerprint(store):
+    """A hash of every row of every table: two stores with the same one hold the same."""
+    digest = hashlib.sha256()
+    with store.reading() as session:
+        for table in schema.metadata.sorted_tables:
+            digest.update(table.name.encode())
+            for row in session.table(table):
+                digest.update(repr(tuple(bytes(v) if isinstance(v, memoryview) else v for v in row)).encode())
+    return digest.hexdigest()
 
 
 def run(*words, main=main, out=None):

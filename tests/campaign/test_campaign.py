@@ -14,6 +14,7 @@ from aicau.campaign import choice
 from aicau.core.errors import InputError
 from aicau.prediction.regression import COLUMNS
 from aicau.store import schema
+from commands import fingerprint
 
 
 def pool(n=60):
@@ -112,7 +113,7 @@ def play(address):
 
 def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_path, postgres):
     here = play(str(tmp_path / "a.db"))
-    code = f"import sys; sys.path[:0] = {json.dumps([sys.path[0], str(Path(__file__).parent)])}\n"
+    code = f"import sys; sys.path[:0] = {json.dumps([sys.path[0], *map(str, Path(__file__).parents[:2])])}\n"
     code += "from test_campaign import play; import sys; print('|'.join(play(sys.argv[1])))"
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "b.db")], capture_output=True, text=True)
     assert done.stdout.strip().split("|") == here, done.stderr
@@ -122,9 +123,9 @@ def test_same_seed_and_history_same_batch_in_another_process_and_database(tmp_pa
 def test_a_request_is_answered_once(address):
     campaign = create(address)
     first = campaign.ask(4, request="monday")
-    before = campaign.store.fingerprint()
+    before = fingerprint(campaign.store)
     assert campaign.ask(4, request="monday").equals(first)
-    assert campaign.store.fingerprint() == before
+    assert fingerprint(campaign.store) == before
     with pytest.raises(InputError, match="'monday' was answered with 4 points; now 5"):
         campaign.ask(5, request="monday")
     assert not set(campaign.ask(4, request="tuesday")["compound"]) & set(first["compound"])

@@ -16,7 +16,7 @@ from aicau.prediction.count import interval, scatter
 from aicau.report.figures import legend
 from aicau.report.gather import gather
 from aicau.store.schema import version
-from commands import run
+from commands import fingerprint, run
 
 PARTS = ["epistemic", "bias", "aleatoric"]
 
@@ -232,10 +232,10 @@ def test_no_label_of_a_candidate_is_in_the_training_folds_of_the_member_tested_o
 )
 def test_what_cannot_be_meant_changes_nothing(tmp_path, task, table, sentence):
     with create(tmp_path / "c.db", task, batch=None) as campaign:
-        before = campaign.store.fingerprint()
+        before = fingerprint(campaign.store)
         with pytest.raises(InputError, match=sentence):
             campaign.tell(pd.DataFrame({"compound": ["c1", "c2"], **table}))
-        assert campaign.store.fingerprint() == before
+        assert fingerprint(campaign.store) == before
 
 
 def test_labels_are_trimmed_text_and_failed_wells_have_none(tmp_path):

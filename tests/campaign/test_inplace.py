@@ -17,6 +17,7 @@ from aicau import Campaign
 from aicau.campaign.models import Models
 from aicau.core.errors import InputError, StoreError
 from aicau.core.pool import Rows
+from commands import fingerprint
 
 
 def pool_of(n=90):
@@ -60,7 +61,7 @@ def test_it_is_the_same_campaign_as_a_copy(folder):
     with Campaign.import_(folder / "out", folder / "again.db") as again:
         pd.testing.assert_frame_equal(again.predict(), other[1])
     with Campaign.open(folder / "there.db") as there, there.store.reading() as session:
-        kept = [(len(ids), columns[:11]) for _, ids, columns in session.features(as_kept=True)]
+        kept = [(len(ids), columns[:11]) for _, ids, columns in session.features()]
     assert [columns for _, columns in kept] == [b'{"in_place"'] * 4
 
 
@@ -194,7 +195,7 @@ def test_a_killed_ask_leaves_no_trace(tmp_path):
         some = pool[::3500]
         campaign.tell(pd.DataFrame({"id": some["id"], "y": some["a"]}))
         campaign.predict(tmp_path / "said.parquet")  # the model is kept
-        before = campaign.store.fingerprint()
+        before = fingerprint(campaign.store)
         marked = tmp_path / "choosing"
         code = f"""
 from pathlib import Path
@@ -213,5 +214,5 @@ Campaign.open({str(path)!r}).ask(8)
             time.sleep(0.05)
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-        assert campaign.store.fingerprint() == before
+        assert fingerprint(campaign.store) == before
         assert list(campaign.ask(8, preview=True)["id"]) == list(campaign.ask(8)["id"])

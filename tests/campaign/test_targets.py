@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from aicau import Campaign
 from aicau.core.errors import InputError
-from commands import run
+from commands import fingerprint, run
 
 N = 40
 POOL = pd.DataFrame({"id": [f"c{i}" for i in range(N)], "x": np.linspace(0, 1, N), "z": np.arange(N) * 17 % N / N})
@@ -166,11 +166,11 @@ def test_export_gives_the_campaign_back(tmp_path):
         made.tell(rows[["id", "loss"]].iloc[1:2].assign(loss=9.0))
         made.tell(rows[["id", "loss"]].iloc[1:2], correct=True)
         made.predict()
-        before = made.store.fingerprint()
+        before = fingerprint(made.store)
         made.export(tmp_path / "out")
         pending = made.pending()["id"].tolist()
     with Campaign.import_(tmp_path / "out", tmp_path / "back.db") as back:
-        assert back.store.fingerprint() == before
+        assert fingerprint(back.store) == before
         back.export(tmp_path / "again")
         assert back.pending()["id"].tolist() == pending
         assert back.models.pool is None

@@ -17,6 +17,7 @@ from aicau import Campaign
 from aicau.campaign.model import FORMAT
 from aicau.campaign.setup import strategy_of
 from aicau.store.schema import version
+from commands import fingerprint
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "campaigns").glob("*.db"))
 PARTS = ["epistemic", "bias", "aleatoric"]
@@ -113,6 +114,6 @@ def test_what_was_told_to_the_old_version_is_known(old):
             "status": [row.status for row in rows],
         }
     )
-    before = old.store.fingerprint()
+    before = fingerprint(old.store)
     assert old.tell(table)["already"]
-    assert old.store.fingerprint() == before
+    assert fingerprint(old.store) == before

@@ -52,7 +52,7 @@ def test_sums_do_not_depend_on_the_parts():
 
 def test_no_more_than_a_row_group_is_in_memory(tmp_path, monkeypatch):
     most, made = [], parquet.checked
-    monkeypatch.setattr(parquet, "checked", lambda table, *rest: most.append(len(table)) or made(table, *rest))
+    monkeypatch.setattr(parquet, "checked", lambda sheet: most.append(sheet.rows) or made(sheet))
     folder = split(tmp_path / "pool", pool_of(), 30)
     with Campaign.create(tmp_path / "p.db", folder, target="y", in_place=True, weight="b", cost="price") as campaign:
         assert campaign.status()["candidates"] == 70
@@ -100,6 +100,16 @@ def test_what_is_wrong_is_named_by_its_file_and_row(tmp_path, spoil, words):
     with pytest.raises(InputError, match=words):
         Campaign.create(tmp_path / "p.db", folder, target="y", in_place=True, cost="price")
     assert not (tmp_path / "p.db").exists()
+
+
+def test_only_a_named_file_or_folder_stays_in_place(tmp_path, monkeypatch):
+    """Files that happen to lie in the current folder are not the candidates of a DataFrame."""
+    monkeypatch.chdir(split(tmp_path / "pool", pool_of()))
+    with pytest.raises(InputError, match="only candidates in a Parquet file, or in a folder of them, can stay"):
+        read_pool(pool_of(), True)
+    for options in ({"sheet": "A"}, {"skip": 1}):
+        with pytest.raises(InputError, match="leave --sheet and --skip out"):
+            read_pool(tmp_path / "pool", True, **options)
 
 
 def test_files_must_be_alike_and_whole(tmp_path):

@@ -17,6 +17,7 @@ from aicau.web.plain import plain, plates
 from aicau.web.render import MOMENT, Kept
 from aicau.web.security import MOST_BYTES
 from aicau.web.serve import make_app
+from commands import fingerprint
 from serving import HOSTILE, pool, results
 
 PAGES = ("overview", "next", "results", "map", "candidates", "noise", "history")
@@ -69,7 +70,7 @@ def client(folder, here):
 
 def test_every_page_and_its_json_say_the_same_and_write_nothing(client, folder):
     with Campaign.open(folder / "screen.db") as campaign:
-        before = campaign.store.fingerprint()
+        before = fingerprint(campaign.store)
         status = campaign.status()
     assert client.get("/campaigns.json").json()["campaigns"][0]["measured"] == status["measured"] == 12
     for page in (*PAGES, *PAGES):
@@ -86,7 +87,7 @@ def test_every_page_and_its_json_say_the_same_and_write_nothing(client, folder):
     assert [row["what"] for row in client.get("/c/screen/history.json").json()["rows"]][-1] == "create"
     assert HOSTILE.replace("<", "&lt;").replace(">", "&gt;") in client.get("/c/screen/candidates?q=script").text
     with Campaign.open(folder / "screen.db") as campaign:
-        assert campaign.store.fingerprint() == before
+        assert fingerprint(campaign.store) == before
 
 
 def test_one_renders_while_others_read_and_nobody_sees_less_than_they_did():

@@ -30,7 +30,7 @@ class Chunk:
     def __call__(self) -> "Tensor":  # (s, d)
         import torch
 
-        return torch.from_numpy(candidates.encode(candidates.unpack(inplace.resolved(self.kept)), self.columns))
+        return torch.from_numpy(candidates.encode(candidates.unpack(self.kept), self.columns))
 
 
 class Models:
@@ -56,7 +56,7 @@ class Models:
             parts: list[Any] = []
             with self.store.reading() as session:
                 sizes = session.sizes()
-                for _, _, kept in session.features(as_kept=True):
+                for _, _, kept in session.features():
                     chunk = Chunk(kept, settings["columns"])
                     parts.append(chunk if parts and inplace.refers(kept) else chunk())
             n, width = sum(sizes), parts[0].shape[1]

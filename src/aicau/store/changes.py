@@ -166,15 +166,19 @@ def rename(session: Session, old: str, new: str, author: str) -> int:
     """Measurements of one batch get another name: new rows in the place of the old ones. Returns how many."""
     rows = session.measurements()
     moved = [row for row in rows if (row.batch or "").strip() == old]
+    names = sorted({row.batch.strip() for row in rows if row.batch is not None})
     if not moved:
-        known = sorted({row.batch for row in rows} - {None})
-        near = _nearest(old, known)
-        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(known[:8]) or 'none'}"
+        near = next(iter(_alike(old, names) or get_close_matches(old, names, 1)), None)
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names[:8]) or 'none'}"
         raise InputError(f"no measurement is of a batch {old!r}; {hint}")
+    if new not in names and (others := [name for name in _alike(new, names) if name != old]):
+        raise InputError(
+            f"the batch {new!r} looks like {others[0]!r}; rename it to {others[0]!r} if they are one, or to a name"
+            " that differs by more; nothing was changed"
+        )
     # Rows of the other name that say the same are the same: one plate was told under two names.
     there = [row for row in rows if (row.batch or "").strip() == new]
     again = [_again(row)._replace(batch=new) for row in moved]
-    identity.check_names("batch", again, {row.batch for row in rows} - {None, old}, {}, ())
     try:
         found = identity.known(again, there, Counter({row.waits: len(rows) * row.repeats for row in again}))
     except InputError:
@@ -233,7 +237,5 @@ def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement
     return tell
 
 
-def _nearest(name: str, known: Sequence[str]) -> str | None:
-    """The known name that is most like this one."""
-    same = [other for other in known if identity.alike(other) == identity.alike(name)]
-    return next(iter(same or get_close_matches(name, known, 1)), None)
+def _alike(name: str, known: Sequence[str]) -> list[str]:
+    return [other for other in known if identity.alike(other) == identity.alike(name)]

@@ -1,6 +1,5 @@
 """What must hold in every campaign: looked for, not repaired."""
 
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from aicau.store.changes import NUMBERED
 from aicau.store.engine import explained
 from aicau.store.schema import asks, chunks, events, metadata, tells
 from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
-from aicau.store.store import Store
+from aicau.store.store import Chunk, Store
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,11 @@ def _tables(session: Session, settings: dict[str, Any]) -> Iterator[str]:
 
 
 def _candidates(session: Session, settings: dict[str, Any]) -> Iterator[str]:
-    rows = session.connection.execute(select(chunks.c.number, chunks.c.size, chunks.c.digest)).all()
-    if sum(row.size for row in rows) != settings["candidates"]:
-        yield f"{sum(row.size for row in rows)} candidates are there, {settings['candidates']} were put in"
-    known = {row.number: row.digest for row in rows}
-    for number, ids, features in session.features(as_kept=True):
-        if hashlib.sha256(bytes(ids) + bytes(features)).hexdigest() != known[number]:
+    if (there := sum(session.sizes())) != settings["candidates"]:
+        yield f"{there} candidates are there, {settings['candidates']} were put in"
+    known = {row.number: row.digest for row in session.connection.execute(select(chunks.c.number, chunks.c.digest))}
+    for number, ids, features in session.features():
+        if Chunk(0, bytes(ids), bytes(features)).digest != known[number]:
             yield f"candidates of chunk {number} have changed"
         inplace.check(features, thoroughly=True)
 

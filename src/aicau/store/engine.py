@@ -59,9 +59,8 @@ def locate(name: str | Path) -> URL:
 
 def label(url: URL) -> str:
     """How messages call it: the file, or the address without its password."""
-    if url.get_backend_name() == "sqlite":
-        return without_password(str(url.database))
-    return without_password(f"the database {url.database!r} on {url.host or url.query.get('host') or 'this machine'}")
+    server = f"the database {url.database!r} on {url.host or url.query.get('host') or 'this machine'}"
+    return without_password(str(url.database) if url.get_backend_name() == "sqlite" else server)
 
 
 def writable(path: Path) -> bool:

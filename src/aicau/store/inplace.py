@@ -5,9 +5,9 @@ the file: a file that changed is refused, since results in the campaign would be
 """
 
 import json
-from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,18 +18,16 @@ MARK = b'{"in_place"'  # what such bytes begin with
 TYPES = {"number": pa.float64(), "category": pa.string(), "id": pa.string()}  # ignored columns stay as they are
 
 
-def refer(path: Path, ids: dict[str, str], columns: dict[str, str]) -> Iterator[tuple[int, bytes, bytes]]:
-    """Rows of every row group that has any, and where its ids and its columns (name to kind) are."""
-    import pyarrow.parquet as pq  # late: it brings network file systems with it
-
+def about(path: Path) -> dict[str, Any]:
+    """What is kept of a file: its place, and what it is known by."""
     path = path.resolve()
     found = path.stat()
-    about = {"in_place": str(path), "sha256": digest(path), "size": found.st_size, "changed": found.st_mtime_ns}
-    layout = pq.read_metadata(path)
-    for group in range(layout.num_row_groups):
-        if rows := layout.row_group(group).num_rows:
-            ends = (json.dumps(about | {"group": group, "columns": part}).encode() for part in (ids, columns))
-            yield rows, *ends
+    return {"in_place": str(path), "sha256": digest(path), "size": found.st_size, "changed": found.st_mtime_ns}
+
+
+def refer(file: dict[str, Any], group: int, columns: dict[str, str]) -> bytes:
+    """Where columns (name to kind) of a row group are."""
+    return json.dumps(file | {"group": group, "columns": columns}).encode()
 
 
 def refers(blob: bytes) -> bool:
@@ -37,35 +35,33 @@ def refers(blob: bytes) -> bool:
     return bytes(blob[: len(MARK)]) == MARK
 
 
-def resolved(blob: bytes) -> bytes:
-    """The rows of a chunk as Arrow bytes, wherever they are."""
-    if not refers(blob):
-        return blob
-    import pyarrow.parquet as pq
+def read(blob: bytes) -> pa.Table | None:
+    """The rows of a chunk that stay in their file; None where the chunk holds them itself."""
+    if (said := check(blob)) is None:
+        return None
+    import pyarrow.parquet as pq  # late: it brings network file systems with it
 
-    said = json.loads(bytes(blob))
-    check(blob)
     try:
         with pq.ParquetFile(said["in_place"]) as file:
             table = file.read_row_group(said["group"], columns=list(said["columns"]))
     except (OSError, pa.ArrowException) as error:
         raise _missing(said["in_place"], error) from error
-    arrays = {
-        "id" if kind == "id" else name: table.column(name).cast(TYPES[kind]) if kind in TYPES else table.column(name)
-        for name, kind in said["columns"].items()
-    }
-    sink = pa.BufferOutputStream()
-    whole = pa.table(arrays)
-    with pa.ipc.new_stream(sink, whole.schema) as writer:
-        writer.write_table(whole)
-    return sink.getvalue().to_pybytes()
+    return pa.table(
+        {
+            "id" if kind == "id" else name: table[name].cast(TYPES[kind]) if kind in TYPES else table[name]
+            for name, kind in said["columns"].items()
+        }
+    )
 
 
-def check(blob: bytes, thoroughly: bool = False) -> None:
-    """Refuse a file that is not what it was: by size and time, by its content where these differ or it is asked for."""
+def check(blob: bytes, thoroughly: bool = False) -> dict[str, Any] | None:
+    """Where the rows of a chunk are; None where it holds them itself.
+
+    A file that is not what it was is refused: by size and time, by its content where these differ or it is asked for.
+    """
     if not refers(blob):
-        return
-    said = json.loads(bytes(blob))
+        return None
+    said: dict[str, Any] = json.loads(bytes(blob))
     path = Path(said["in_place"])
     try:
         now = path.stat()
@@ -79,6 +75,7 @@ def check(blob: bytes, thoroughly: bool = False) -> None:
             f"{path} holds the candidates of this campaign and has changed since it was made; put the old file back, or"
             " make a new campaign with the new one"
         )
+    return said
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import load, save
 from sqlalchemy import Column, Connection, Row, Table, bindparam, delete, exc, func, select, update
 
-from aicau.store import identity, inplace
+from aicau.store import identity
 from aicau.store.identity import Measurement
 from aicau.store.schema import asks, chunks, events, measurements, meta, models, proposals, tells
 
@@ -48,7 +48,7 @@ class Session:
 
     def number(self, column: Column[Any]) -> int:
         """The largest number given out so far; 0 for none."""
-        return int(self.connection.scalar(select(func.coalesce(func.max(column), 0))) or 0)
+        return int(self.connection.scalar(select(func.max(column))) or 0)
 
     def event(self, kind: str, author: str, reference: int | None, **detail: Any) -> None:
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -78,22 +78,18 @@ class Session:
 
     def ids(self) -> list[bytes]:
         """The ids of every chunk, in order."""
-        parts = self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number))
-        return [inplace.resolved(part) for part in parts]
+        return list(self.connection.scalars(select(chunks.c.ids).order_by(chunks.c.number)))
 
     def sizes(self) -> list[int]:
         """How many candidates every chunk has, in order."""
         return list(self.connection.scalars(select(chunks.c.size).order_by(chunks.c.number)))
 
-    def features(
-        self, numbers: Iterable[int] | None = None, as_kept: bool = False
-    ) -> Iterator[tuple[int, bytes, bytes]]:
-        """Number, ids and columns of all chunks or of some, one at a time; `as_kept` gives the bytes of the store."""
+    def features(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[int, bytes, bytes]]:
+        """Number, ids and columns of all chunks or of some, one at a time."""
         every = self.connection.scalars(select(chunks.c.number).order_by(chunks.c.number)).all()
         for number in every if numbers is None else sorted({int(number) for number in numbers}):
             where = chunks.c.number == number
-            ids, columns = self.connection.execute(select(chunks.c.ids, chunks.c.features).where(where)).one()
-            yield (number, ids, columns) if as_kept else (number, inplace.resolved(ids), inplace.resolved(columns))
+            yield (number, *self.connection.execute(select(chunks.c.ids, chunks.c.features).where(where)).one())
 
     # Asking
 

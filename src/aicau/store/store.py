@@ -115,16 +115,6 @@ class Store:
     def close(self) -> None:
         self.engine.dispose()
 
-    def fingerprint(self) -> str:
-        """A hash of every row of every table: two stores with the same one hold the same."""
-        digest = hashlib.sha256()
-        with self.reading() as session:
-            for table in metadata.sorted_tables:
-                digest.update(table.name.encode())
-                for row in session.table(table):
-                    digest.update(repr(tuple(bytes(v) if isinstance(v, memoryview) else v for v in row)).encode())
-        return digest.hexdigest()
-
 
 def create_store(name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> Store:
     """A new campaign. A database that holds one already is left alone."""

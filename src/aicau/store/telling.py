@@ -65,10 +65,10 @@ def add_tell(
         return Told(tell, len(rows), known=len(rows), pending=len(asked), already=True, warnings=tuple(warnings))
     tell = session.next_tell()
     session.supersede([row.id for row in found.replaced], tell)
-    identity.check_labels(found.new, session.labels())
-    for kind, names in (("batch", session.batches()), ("label", session.labels())):
-        identity.check_names(kind, found.new, names, renamed(session) if kind == "batch" else {}, distinct)
-    current = session.measurements()
+    labels, current = session.labels(), session.measurements()
+    identity.check_labels(found.new, labels)
+    identity.check_names("batch", found.new, session.batches(), renamed(session), distinct)
+    identity.check_names("label", found.new, labels, {}, distinct)
     suspects = [one for target in session.targets for one in outliers.find(found.new, current, asked, target)]
     first = session.add_rows(tell, digest, int(correct), found.new)
     now = _settle(asked, found, answered, session.targets)
@@ -137,23 +137,19 @@ def _settle(
 
     What replaces a row answers nothing.
     """
-    good, bad = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
+    left, good = Counter[tuple[int, str]](), Counter[tuple[int, str]]()
     for row in found.new:
-        (bad if row.status == FAILED else good)[row.waits] += row.repeats
-    some = good + bad
+        left[row.waits] += row.repeats
+        good[row.waits] += row.repeats if row.status != FAILED else 0
     for row in found.replaced:
-        some[row.candidate, row.target] -= row.repeats
+        left[row.candidate, row.target] -= row.repeats
     now: dict[tuple[int, int], dict[str, str]] = {}
     for proposal in asked:
         key = (proposal.ask, proposal.position)
         for target in targets:
             at = (proposal.candidate, target)
-            if some[at] <= 0 or target in answered.get(key, ()):
-                continue
-            for left, state in ((good, COMPLETED), (bad, FAILED)):
-                if left[at] > 0:
-                    left[at] -= 1
-                    some[at] -= 1
-                    now.setdefault(key, {})[target] = state
-                    break
+            if left[at] > 0 and target not in answered.get(key, ()):
+                now.setdefault(key, {})[target] = COMPLETED if good[at] > 0 else FAILED
+                left[at] -= 1
+                good[at] -= 1
     return now

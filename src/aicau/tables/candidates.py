@@ -39,18 +39,15 @@ def describe(sheet: Table, id: str, ignore: Sequence[str] = ()) -> list[dict[str
     first = next(sheet.parts())
     for name in ignore:
         first.array(name)
-    columns, features = [], []
+    columns = []
     for name in sheet.columns:
         if name == id:
             continue
         if name.strip().casefold() in RESERVED:
             raise InputError(f"{sheet.name}: a column called {name!r} has a meaning of its own here; rename it")
-        if name in ignore:
-            columns.append({"name": name, "kind": "ignored"})
-        else:
-            columns.append({"name": name, "kind": "number" if first.looks_numeric(name) else "category"})
-            features.append(columns[-1])
-    if not features:
+        kind = "ignored" if name in ignore else "number" if first.looks_numeric(name) else "category"
+        columns.append({"name": name, "kind": kind})
+    if not (features := [column for column in columns if column["kind"] != "ignored"]):
         raise InputError(f"{sheet.name} has no feature column beside the id {id!r}")
     _measure(sheet, features)
     if isinstance(sheet, Sheet):  # what stays in its files need not fit into memory
@@ -242,17 +239,17 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
         yield from cut(sheet, id, columns)
         return
     distinct_ids(sheet, id)
-    parts = sheet.parts()
-    for file in sheet.files:
-        for rows, *places in inplace.refer(file, {id: "id"}, {c["name"]: c["kind"] for c in columns}):
-            part = next(parts)
-            for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
-                if not unpack(inplace.resolved(place)).equals(known):
-                    raise InputError(
-                        f"{part.name}: candidates can stay in their file where numbers are kept as numbers and text"
-                        " has no blanks around it; write the file again, or leave --in-place out"
-                    )
-            yield Chunk(rows, *places)
+    files = {path: inplace.about(path) for path, *_ in sheet.groups}
+    kinds = {column["name"]: column["kind"] for column in columns}
+    for (path, group, _, rows), part in zip(sheet.groups, sheet.parts(), strict=True):
+        places = [inplace.refer(files[path], group, names) for names in ({id: "id"}, kinds)]
+        for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
+            if not unpack(place).equals(known):
+                raise InputError(
+                    f"{part.name}: candidates can stay in their file where numbers are kept as numbers and text"
+                    " has no blanks around it; write the file again, or leave --in-place out"
+                )
+        yield Chunk(rows, *places)
 
 
 def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:
@@ -268,8 +265,9 @@ def _pack(table: pa.Table) -> bytes:
 
 
 def unpack(data: bytes) -> pa.Table:
-    """The table behind the bytes of a chunk."""
-    table = pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_all()
+    """The table behind the bytes of a chunk, wherever its rows are."""
+    if (table := inplace.read(data)) is None:
+        table = pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_all()
     return pa.table([plain(column) for column in table.columns], names=table.column_names)
 
 

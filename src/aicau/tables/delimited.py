@@ -70,7 +70,7 @@ def _is_latin(data: bytes) -> bool:
 
 def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
     """Column names, and the mark between them."""
-    text = (data if len(data) <= SAMPLE else data[: max(SAMPLE, data.find(b"\n") + 1)]).decode(errors="ignore")
+    text = data[: max(SAMPLE, data.find(b"\n") + 1)].decode(errors="ignore")
     lines = list(io.StringIO(text, newline=""))
     lines = lines if len(data) <= SAMPLE or len(lines) == 1 else lines[:-1]  # the last may be cut
     found: dict[str, list[list[str]]] = {}

@@ -80,11 +80,9 @@ def _rows(book: Any, name: str, wanted: str | None) -> tuple[str, list[Row]]:
         sheet.reset_dimensions()
         rows: list[Row] = []
         for cells in sheet.iter_rows():
-            last = max((at for at, cell in enumerate(cells, 1) if cell.value not in (None, "")), default=0)
-            if last:
-                too_many(last, name)
-                row = next(cell.row for cell in cells if cell.value not in (None, ""))
-                rows.append((row, [_value(cell) for cell in cells[:last]]))
+            if filled := [at for at, cell in enumerate(cells) if cell.value not in (None, "")]:
+                too_many(filled[-1] + 1, name)
+                rows.append((cells[filled[0]].row, [_value(cell) for cell in cells[: filled[-1] + 1]]))
         if rows or wanted is not None:
             found[title] = rows
     if len(found) > 1:

@@ -8,6 +8,8 @@ import os
 import re
 import stat
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +39,14 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     """
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise InputError(f"--skip takes a number of lines, 0 or more; got {skip!r}")
-    if not isinstance(source, str | Path | pd.DataFrame):
-        raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if isinstance(source, pd.DataFrame):
         data, found = b"", _from_frame(source, name or "the table")
-    else:
+    elif isinstance(source, str | Path):
         data = _content(Path(source))
         name = short(Path(source).name if os.path.isfile(source) else source)
         found = _from_bytes(data, name, sheet, skip)
+    else:
+        raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if skip and (isinstance(source, pd.DataFrame) or data[:4] == b"PAR1"):
         raise InputError(f"{found.name} has no lines above its column names; leave --skip out")
     if sheet is not None and data[:2] != b"PK":
@@ -55,20 +57,22 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
 def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> Sheet | parquet.Parts:
     """Candidates from a table; those that stay in place from a Parquet file or a folder of them."""
     if not in_place:
-        return read(source, "the pool" if isinstance(source, pd.DataFrame) else None, sheet, skip)
-    path = Path(source) if isinstance(source, str | Path) else Path()
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+        return read(source, "the pool", sheet, skip)
+    files: list[Path] = []
+    if isinstance(source, str | Path):
+        path = Path(source)
+        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
     if not files or not all(map(_is_parquet, files)):
         raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
+    if skip or sheet is not None:
+        raise InputError("Parquet files have no sheets and no lines above column names; leave --sheet and --skip out")
     return parquet.Parts.of(files, short(path.name))
 
 
 def _is_parquet(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError:
-        return False
+    with suppress(OSError), path.open("rb") as file:
+        return file.read(4) == b"PAR1"
+    return False
 
 
 def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
@@ -85,7 +89,7 @@ def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
 
 def _plain_text(sheet: Sheet) -> Sheet:
     """Without the apostrophe before a formula, and without what keeps zeros: ="00117"."""
-    return checked(unguarded(sheet.table, _AS_TEXT), sheet.name, sheet.lines, sheet.notes)
+    return checked(replace(sheet, table=_replaced(unguarded(sheet.table), _AS_TEXT, r"\1")))
 
 
 def _content(path: Path) -> bytes:
@@ -114,20 +118,20 @@ def _from_frame(frame: pd.DataFrame, name: str) -> Sheet:
         frame = frame.reset_index()
     columns, names = [], [str(label) for label in frame.columns]
     too_many(len(names), name)
-    for at in range(len(names)):
+    for at, column in enumerate(names):
         series = frame.iloc[:, at]
         try:
             array = pa.array(series, from_pandas=True)
         except (pa.ArrowException, OverflowError, UnicodeError):
             array = None
         if array is None or isinstance(array.type, pa.BaseExtensionType):  # periods, intervals ...
-            array = _mixed(series, name, names[at])
-        columns.append(pa.chunked_array([array]) if isinstance(array, pa.Array) else array)
+            array = _mixed(series, name, column)
+        columns.append(array)
     try:
         table = pa.table(columns, names)
     except UnicodeError as error:
         raise InputError(f"{name} has a column name that is not text ({reason(error)}); rename it") from error
-    return checked(table, name)
+    return checked(Sheet(table, name))
 
 
 def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:
@@ -140,24 +144,20 @@ def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:
         raise InputError(f"{name}, column {column!r} cannot be read: {reason(error)}") from error
 
 
-def guard(array: pa.Array) -> pa.Array:
-    """Text that no spreadsheet takes for a formula."""
-    return pc.replace_substring_regex(array, _GUARD, r"'\1")
-
-
 def guarded(table: pa.Table) -> pa.Table:
     """A table whose text cells and column names are safe to open in a spreadsheet."""
-    columns = [guard(c) if is_text(c.type) else c for c in table.columns]
-    return pa.table(columns, names=[re.sub(_GUARD, r"'\1", n) for n in table.column_names])
+    return _replaced(table, _GUARD, r"'\1")
 
 
-def unguarded(table: pa.Table, *others: str) -> pa.Table:
-    """What `guarded` was given; other patterns leave their first group, too."""
-    columns, names = table.columns, table.column_names
-    for pattern in (_GUARDED, *others):
-        columns = [pc.replace_substring_regex(c, pattern, r"\1") if is_text(c.type) else c for c in columns]
-        names = [re.sub(pattern, r"\1", name) for name in names]
-    return pa.table(columns, names=names)
+def unguarded(table: pa.Table) -> pa.Table:
+    """What `guarded` was given."""
+    return _replaced(table, _GUARDED, r"\1")
+
+
+def _replaced(table: pa.Table, pattern: str, words: str) -> pa.Table:
+    """Another text in place of a pattern, in text cells and column names."""
+    columns = [pc.replace_substring_regex(c, pattern, words) if is_text(c.type) else c for c in table.columns]
+    return pa.table(columns, names=[re.sub(pattern, words, name) for name in table.column_names])
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> None:

@@ -18,7 +18,6 @@ class Parts:
     """The rows of some Parquet files, in their order: a `Sheet` for each row group, read when it is wanted."""
 
     name: str
-    files: tuple[Path, ...]
     groups: tuple[tuple[Path, int, int, int], ...]  # file, its group, the row in it where that begins, rows
     columns: tuple[str, ...]
 
@@ -43,8 +42,8 @@ class Parts:
                 raise InputError(f"the files of one pool need the same columns ({words}); write them alike")
         if not groups:
             raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
-        first = next(iter(cls(name, tuple(files), tuple(groups), ()).parts()))
-        return cls(name, tuple(files), tuple(groups), tuple(first.table.column_names))
+        first = next(cls(name, tuple(groups), ()).parts())
+        return cls(name, tuple(groups), first.columns)
 
     @property
     def rows(self) -> int:
@@ -59,11 +58,10 @@ class Parts:
 
         for path, group, start, rows in self.groups:
             name = short(path.name)
-            where = [""]
-            with understood(name, where), pq.ParquetFile(path) as file:
-                table = validated(file.read_row_group(group), where)
-            sheet = checked(table, name, np.arange(start, start + rows) + 2)
-            if sheet.rows != rows or (self.columns and tuple(sheet.table.column_names) != self.columns):
+            with understood(name), pq.ParquetFile(path) as file:
+                table = file.read_row_group(group)
+            sheet = checked(Sheet(validated(table, name), name, np.arange(start, start + rows) + 2))
+            if sheet.rows != rows or (self.columns and sheet.columns != self.columns):
                 words = "candidates can stay in their file where every row and every column of it has something"
                 raise InputError(f"{name}: {words}; write the file again, or leave --in-place out")
             yield sheet
@@ -82,29 +80,26 @@ class Parts:
 
 
 @contextmanager
-def understood(name: str, where: Sequence[str] = ("",)) -> Iterator[None]:
-    """What cannot be read is said in one sentence; the last of `where` says where it was."""
+def understood(name: str) -> Iterator[None]:
+    """What cannot be read is said in one sentence."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
-        raise InputError(
-            f"{name}{where[-1]} cannot be read as Parquet: {reason(error)}; write the file again"
-        ) from error
+        raise InputError(f"{name} cannot be read as Parquet: {reason(error)}; write the file again") from error
 
 
 def read(data: bytes, name: str) -> Sheet:
     """A whole file."""
     import pyarrow.parquet as pq
 
-    where = [""]
-    with understood(name, where):
-        table = validated(pq.read_table(pa.BufferReader(data)), where)
-    return checked(table, name)
+    with understood(name):
+        table = pq.read_table(pa.BufferReader(data))
+    return checked(Sheet(validated(table, name), name))
 
 
-def validated(table: pa.Table, where: list[str]) -> pa.Table:
-    """The table; an error where cells of a column are damaged, which `where` then names."""
+def validated(table: pa.Table, name: str) -> pa.Table:
+    """The table; an error where cells of a column are damaged."""
     for column, cells in zip(table.column_names, table.columns, strict=True):
-        where.append(f", column {short(column)!r},")
-        cells.validate(full=True)
+        with understood(f"{name}, column {short(column)!r},"):
+            cells.validate(full=True)
     return table

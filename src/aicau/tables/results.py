@@ -45,21 +45,21 @@ def parse(
     """
     roles = [target, *filter(None, [batch])]
     sheet, notes = _filled_in(_named(sheet, [id, *roles, *OPTIONAL], own), roles)
-    if batch is None and (column := next((c for c in sheet.table.column_names if _is_batch(c) and c not in own), None)):
+    likely = (c for c in sheet.columns if _BATCH.fullmatch(c.strip().casefold()) and c not in own)
+    if batch is None and (column := next(likely, None)):
         notes.append(
             f"the column {column!r} is not used; if what it names shares a shift (a plate, a day), run 'aicau change"
             f" CAMPAIGN --batch {column}' and tell the file again"
         )
-    candidate = find(sheet, id, ids)
+    candidate, failed = find(sheet, id, ids), _failed(sheet)
     batches = [None] * sheet.rows if batch is None else _batches(sheet, batch)
-    failed = _failed(sheet)
     if not failed.all():
         sheet.array(target)
     value, labels, sem, count = READERS[task](sheet, target, failed)
-    replicate = _whole(sheet, "replicate", sheet.blank("replicate")) if sheet.has("replicate") else _nothing(sheet)
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
-    numbers = [None if np.isnan(v) else int(v) for v in replicate.tolist()]
-    lines, counts = map(sheet.row, range(sheet.rows)), count.astype(int).tolist()
+    counts = np.nan_to_num(count, nan=1.0).astype(int).tolist()
+    numbers = [None if np.isnan(v) else int(v) for v in _whole(sheet, "replicate").tolist()]
+    lines = map(sheet.row, range(sheet.rows))
     return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
 
 
@@ -83,10 +83,6 @@ def parse_each(
     if left := sheet.rows - len({row.line for row in found}):
         notes[_left_out(left)] = None
     return found, list(notes)
-
-
-def _is_batch(column: str) -> bool:
-    return _BATCH.fullmatch(column.strip().casefold()) is not None
 
 
 def _filled_in(sheet: Sheet, names: Sequence[str]) -> tuple[Sheet, list[str]]:
@@ -125,7 +121,7 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
 
 
 Column = NDArray[np.float64]
-Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts behind them
+Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts; NaN for nothing
 
 
 def _nothing(sheet: Sheet) -> Column:
@@ -142,11 +138,7 @@ def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Rea
     """Labels, or `count` equal ones in a row."""
     _refuse(sheet, failed, "a label", "sem")
     found: list[str | None] = sheet.labels(target, failed, INSTEAD) if sheet.has(target) else [None] * sheet.rows
-    count = np.ones(sheet.rows)
-    if sheet.has("count"):
-        skip = sheet.blank("count") | failed
-        count = np.where(skip, 1.0, _whole(sheet, "count", skip))
-    return _nothing(sheet), found, _nothing(sheet), count
+    return _nothing(sheet), found, _nothing(sheet), _whole(sheet, "count", failed)
 
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
@@ -155,7 +147,7 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     wrong = ~failed & ((value < 0) | (value != np.floor(value)))
     sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
-    return value, [None] * sheet.rows, _nothing(sheet), np.ones(sheet.rows)
+    return value, [None] * sheet.rows, _nothing(sheet), _nothing(sheet)
 
 
 READERS: dict[str, Callable[[Sheet, str, NDArray[np.bool_]], Read]] = {
@@ -228,24 +220,27 @@ def _failed(sheet: Sheet) -> NDArray[np.bool_]:
 
 
 def _summaries(sheet: Sheet, failed: NDArray[np.bool_], value: Column) -> tuple[Column, Column]:
-    """Standard error and count of rows that are means; NaN and 1 of rows that are single values."""
+    """Standard error and count of rows that are means; NaN of rows that are single values."""
     if not sheet.has("sem") and not sheet.has("count"):
-        return _nothing(sheet), np.ones(sheet.rows)
+        return _nothing(sheet), _nothing(sheet)
     for column, other in (("sem", "count"), ("count", "sem")):
         if not sheet.has(column):
             raise InputError(f"{sheet.name} has a column {other!r} but no column {column!r}; a mean needs both")
     no_sem, no_count = sheet.blank("sem") | failed, sheet.blank("count") | failed
-    sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", no_count)
+    sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", failed)
     most = LARGEST_SEM * float(np.abs(np.nan_to_num(value)).max(initial=0.0)) or LARGEST
-    large = f"a standard error above {most:.0e} cannot be of these values; check its unit"
     sheet.refuse("count", ~no_sem & no_count, "a mean with a standard error needs the count behind it")
-    sheet.refuse("sem", ~no_count & no_sem & (count > 1), "a mean of several values needs its standard error")
-    sheet.refuse("sem", ~no_sem & (sem < 0), "a standard error is at least 0")
-    sheet.refuse("sem", ~no_sem & (sem > most), large)
-    return sem, np.where(no_count, 1.0, count)
+    sheet.refuse("sem", no_sem & (count > 1), "a mean of several values needs its standard error")
+    sheet.refuse("sem", sem < 0, "a standard error is at least 0")
+    sheet.refuse("sem", sem > most, f"a standard error above {most:.0e} cannot be of these values; check its unit")
+    return sem, count
 
 
-def _whole(sheet: Sheet, column: str, skip: NDArray[np.bool_]) -> Column:
+def _whole(sheet: Sheet, column: str, failed: NDArray[np.bool_] | bool = False) -> Column:
+    """Whole numbers from 1; NaN where nothing stands, in failed wells, and without the column."""
+    if not sheet.has(column):
+        return _nothing(sheet)
+    skip = sheet.blank(column) | failed
     values = sheet.numbers(column, skip)
     wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > MOST_REPEATS))
     words = f"expected a whole number from 1 to {MOST_REPEATS:,}, got"

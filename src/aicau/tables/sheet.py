@@ -55,7 +55,7 @@ class Sheet:
 
     def called(self, column: str | None) -> str | None:
         """What the sheet calls a column: case and blanks do not count; None where it has none."""
-        return next((name for name in self.table.column_names if column and folded(name) == folded(column)), None)
+        return next((name for name in self.columns if column and folded(name) == folded(column)), None)
 
     def row(self, index: int) -> int:
         """What a spreadsheet calls a row."""
@@ -78,15 +78,14 @@ class Sheet:
 
     def array(self, column: str) -> pa.Array:
         if not self.has(column):
-            names = self.table.column_names
-            some = ", ".join(shown(n) for n in names[:8]) + (" and more" if len(names) > 8 else "")
+            some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
             raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(column)}")
         return simple(self.table.column(column).combine_chunks())
 
     def _hint(self, column: str) -> str:
         """Where a column that is missing may be."""
-        bare = {_bare(name): name for name in self.table.column_names}
-        if near := bare.get(_bare(column)) or next(iter(get_close_matches(column, self.table.column_names, 1)), None):
+        bare = {_bare(name): name for name in self.columns}
+        if near := bare.get(_bare(column)) or next(iter(get_close_matches(column, self.columns, 1)), None):
             return f"; did you mean {near!r}? name it so, or rename the column"
         for at, row in enumerate(self.table.slice(0, 40).to_pylist()):
             if _bare(column) in {_bare(str(cell)) for cell in row.values()}:
@@ -101,7 +100,7 @@ class Sheet:
             array = pa.nulls(len(array), pa.string())
         elif pa.types.is_integer(kind) or is_text(kind):
             array = array.cast(pa.string())
-        elif pa.types.is_floating(kind) and _whole(array):
+        elif pa.types.is_floating(kind) and array.null_count < len(array) and _whole(_floats(array.drop_null())).all():
             array = array.cast(pa.int64()).cast(pa.string())  # 1.0 beside an empty cell
         else:
             raise self._kind(column, "text or whole numbers", kind)
@@ -135,10 +134,9 @@ class Sheet:
         array = self.array(column)
         if pa.types.is_floating(array.type):  # whole numbers beside a missing one
             value = np.where(skip, np.nan, _floats(array))
-            whole = np.nan_to_num(value, nan=0, posinf=np.inf, neginf=-np.inf)
-            wrong = (whole != np.floor(whole)) | (np.abs(whole) >= EXACT)
+            wrong = ~(_whole(value) | np.isnan(value))
             self.refuse(column, wrong, lambda row: f"expected a label, got {value[row]:g}")
-            array = pa.array(whole.astype(np.int64), mask=np.isnan(value))
+            array = pa.array(np.nan_to_num(value).astype(np.int64), mask=np.isnan(value))
         if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
             array = array.cast(pa.string())
         if not is_text(array.type) and not pa.types.is_null(array.type):
@@ -205,7 +203,7 @@ class Sheet:
     def _commas(self, column: str) -> bool:
         """Whether other columns have decimal commas, and none has decimal points."""
         found = False
-        for name in self.table.column_names:
+        for name in self.columns:
             array = self.array(name)
             if name != column and is_text(array.type):
                 for text in pc.utf8_trim_whitespace(pc.fill_null(array[:1000], "")).to_pylist():
@@ -215,13 +213,12 @@ class Sheet:
         return found
 
 
-def checked(table: pa.Table, name: str, lines: NDArray[np.int64] | None = None, notes: tuple[str, ...] = ()) -> Sheet:
+def checked(sheet: Sheet) -> Sheet:
     """A table with a distinct name for each column, and with rows. Columns and rows of nothing are left out."""
-    sheet = _filled(Sheet(table, name, lines, notes))
-    names = sheet.table.column_names
-    too_many(len(names), name)
+    sheet, name = _filled(sheet), sheet.name
+    too_many(len(sheet.columns), name)
     seen: dict[str, int] = {}
-    for at, column in enumerate(names, 1):
+    for at, column in enumerate(sheet.columns, 1):
         if not column:
             raise InputError(f"{name}, row 1: column {at} has no name; name it, or empty the whole column")
         if len(column) > LONGEST_NAME or "\x00" in column:
@@ -242,7 +239,7 @@ def too_many(columns: int, name: str) -> None:
 
 def _filled(sheet: Sheet) -> Sheet:
     """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
-    columns, names = sheet.table.columns, sheet.table.column_names
+    columns, names = sheet.table.columns, sheet.columns
     keep = [at for at, name in enumerate(names) if name or not (_empty(columns[at]).all() or _numbering(columns, at))]
     sheet = replace(sheet, table=sheet.table.select(keep))
     blank = np.full(sheet.rows, bool(keep))
@@ -276,10 +273,8 @@ def _number(text: str) -> bool:
     return _NUMBER.fullmatch(text.strip()) is not None
 
 
-def _whole(array: pa.Array) -> bool:
-    """Whether numbers are whole, and at least one is there."""
-    values = _floats(array.drop_null())
-    return len(values) > 0 and bool(((values == np.floor(values)) & (np.abs(values) < EXACT)).all())
+def _whole(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    return np.asarray((values == np.floor(values)) & (np.abs(values) < EXACT))
 
 
 def _bare(name: str) -> str:
