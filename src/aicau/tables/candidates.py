@@ -136,7 +136,8 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
             found.update(dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)))
             _check_levels(sheet, name, len(found))
         for name, size in sizes.items():
-            sizes[name] = max(size, float(np.abs(part.numbers(name)).max()))
+            values = part.numbers(name, instead=f"; write a number, or leave the column out: --ignore {name}")
+            sizes[name] = max(size, float(np.abs(values).max()))
     sums = {name: Sums(size) for name, size in sizes.items()}
     for part in sheet.parts() if sums else ():
         for name, own in sums.items():
