@@ -195,8 +195,11 @@ def _pick(
     numbers: Numbers = {"rule": strategy.name}
     numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
     count = max(number for number, _ in before)
+    measured = max(sum(row.repeats for row in rows) for _, rows in before)
+    highest = max((row.replicate or 0 for _, rows in before for row in rows), default=0)  # some below it may have failed
+    replicate = 1 + max(count, highest + count - measured)
     if not said:
-        return Pick(at, count + 1, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
+        return Pick(at, replicate, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
     reason, of = f"{strategy.name}: {reason}", {}
     for part, (number, _) in zip(parts, before, strict=True):
         if part.name in said:
@@ -206,10 +209,9 @@ def _pick(
     numbers |= {"of": of} if len(parts) > 1 else next(iter(of.values()))
     if not count:
         return Pick(at, 1, reason, numbers)
-    measured = max(sum(row.repeats for row in rows) for _, rows in before)
     history = _history(before[0][1]) if measured and len(parts) == 1 else ""
     words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
-    return Pick(at, count + 1, f"repeat{words}; {reason}", numbers)
+    return Pick(at, replicate, f"repeat{words}; {reason}", numbers)
 
 
 def _history(rows: Sequence[Any]) -> str:
