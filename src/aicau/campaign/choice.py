@@ -196,7 +196,7 @@ def _pick(
     numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
     count = max(number for number, _ in before)
     measured = max(sum(row.repeats for row in rows) for _, rows in before)
-    highest = max((row.replicate or 0 for _, rows in before for row in rows), default=0)  # some below it may have failed
+    highest = max((row.replicate or 0 for _, rows in before for row in rows), default=0)  # below it, some failed
     replicate = 1 + max(count, highest + count - measured)
     if not said:
         return Pick(at, replicate, f"fills the space ({missing or 'nothing is measured yet'}): {reason}", numbers)
