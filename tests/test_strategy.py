@@ -53,6 +53,7 @@ def test_every_string_of_the_design_is_understood():
         ("random:eigen", "'random' always uses 'top' batching"),
         ("random:difference", "no difference version"),
         ("", "unknown acquisition ''"),
+        ("default:eigen", "'default' stands alone; here it means 'br:posterior:gain'"),
     ],
 )
 def test_wrong_strings_are_refused_with_the_words_that_are_known(text, sentence):

@@ -124,6 +124,9 @@ class Strategy:
         if str(text).strip().lower() == "default":
             return replace(cls.parse(DEFAULTS[task.name], **parts), name="default")
         head, *words = (word.strip().lower() for word in str(text).split(":"))
+        if head == "default":
+            meaning = DEFAULTS[task.name]
+            raise InputError(f"'default' stands alone; here it means {meaning!r}: name that, and change its words")
         if head not in ACQUISITIONS:
             raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
         acquisition = ACQUISITIONS[head]()

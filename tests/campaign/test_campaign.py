@@ -434,3 +434,13 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
     with pytest.raises(InputError, match="a column called 'Count' has a meaning of its own"):
         Campaign.create(tmp_path / "x.db", pool().assign(Count=1), target="y", id="compound")
     assert not (tmp_path / "x.db").exists()
+
+
+def test_a_repeat_after_a_failed_well_has_a_number_of_its_own(tmp_path):
+    """Of two wells of each candidate the first failed: number 2 is taken."""
+    with Campaign.create(tmp_path / "c.db", pool(4)[["compound", "ph"]], "y", id="compound", strategy="random") as made:
+        wells = made.ask(4, replicates=2)[["compound", "replicate"]]
+        made.tell(wells.assign(y=[None, 0.5] * 4, status=["failed", "ok"] * 4))
+        again = made.ask(2)[["compound", "replicate"]]
+        assert again["replicate"].tolist() == [3, 3]
+        assert made.tell(again.assign(y=0.7))["completed"] == 2

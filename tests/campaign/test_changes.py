@@ -140,6 +140,17 @@ def test_a_plate_is_renamed(campaign):
         campaign.rename("Q", "R")
 
 
+def test_text_ids_may_join_ids_that_are_numbers(tmp_path):
+    """An Excel file gave numbers; they are handed out as text from then on."""
+    with Campaign.create(tmp_path / "n.db", POOL[["x"]].assign(id=range(30)), "y", strategy="farthest") as made:
+        made.add(pd.DataFrame({"id": ["30"], "x": [0.5]}))
+        assert set(made.ask(31, preview=True)["id"]) == set(range(31))
+        made.add(pd.DataFrame({"id": ["X1", "007"], "x": [0.2, 0.3]}))
+        asked = made.ask(33)["id"]
+        assert set(asked) == {*map(str, range(31)), "X1", "007"}
+        assert made.tell(pd.DataFrame({"id": ["X1", "7"], "y": [1.0, 2.0]}))["completed"] == 2
+
+
 def test_a_tell_is_taken_back(address):
     with create(address) as campaign:
         asked = campaign.ask(2)["id"].tolist()

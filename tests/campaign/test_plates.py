@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 
@@ -103,3 +104,14 @@ def test_campaigns_that_cannot_be(tmp_path, own, words):
     pool = pd.DataFrame({"id": ["a", "b"], "x": [0.0, 1.0]})
     with pytest.raises(InputError, match=words):
         Campaign.create(tmp_path / "c.db", pool, target="y", **own)
+
+
+def test_ids_that_are_numbers_stand_beside_the_names_of_controls(tmp_path):
+    """As text: a file has columns of one type."""
+    pool = pd.DataFrame({"id": range(12), "x": np.arange(12.0)})
+    wells = {"layout": 96, "controls": {"DMSO": 2}, "strategy": "random"}
+    with Campaign.create(tmp_path / "n.db", pool, target="y", batch="plate", **wells) as campaign:
+        batch = campaign.ask(12)
+        pa.Table.from_pandas(batch)
+        assert set(batch["id"]) == {*map(str, range(12)), "DMSO"}
+        assert campaign.tell(batch[["id", "well"]].assign(y=1.0, plate="P1"))["completed"] == 12

@@ -80,6 +80,10 @@ def wrong_price(table):
     table.loc[55, "price"] = -1.0
 
 
+def wrong_weight(table):
+    table.loc[55, "weight"] = -1.0
+
+
 def empty_row(table):
     table.loc[55] = None
 
@@ -90,15 +94,16 @@ def empty_row(table):
         (wrong_id, "row 27 of 1.parquet, column 'id': the id 'm3' stands in row 5 of 0.parquet already"),
         (wrong_number, "1.parquet, row 27, column 'a': expected a finite number, got"),
         (wrong_price, "1.parquet, row 27, column 'price': a cost is a number above 0"),
+        (wrong_weight, "1.parquet, row 27, column 'weight': how much a candidate counts is a number from 0"),
         (empty_row, "1.parquet: candidates can stay in their file where every row"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_file_and_row(tmp_path, spoil, words):
-    table = pool_of()
+    table = pool_of().assign(weight=1.0)
     spoil(table)
     folder = split(tmp_path / "pool", table, 30)
     with pytest.raises(InputError, match=words):
-        Campaign.create(tmp_path / "p.db", folder, target="y", in_place=True, cost="price")
+        Campaign.create(tmp_path / "p.db", folder, target="y", in_place=True, cost="price", weight="weight")
     assert not (tmp_path / "p.db").exists()
 
 
@@ -115,7 +120,7 @@ def test_only_a_named_file_or_folder_stays_in_place(tmp_path, monkeypatch):
 def test_files_must_be_alike_and_whole(tmp_path):
     folder = split(tmp_path / "pool", pool_of(), 30)
     pool_of()[:5].assign(b="text").to_parquet(folder / "2.parquet", index=False)
-    with pytest.raises(InputError, match=r"those of 2.parquet differ from those of 0.parquet.*write them alike"):
+    with pytest.raises(InputError, match=r"2.parquet has 'b' \(large_string\) where 0.parquet has 'b' \(int64\)"):
         read_pool(folder, True)
     (folder / "2.parquet").write_bytes((folder / "1.parquet").read_bytes()[:400])
     with pytest.raises(InputError, match=r"2.parquet cannot be read as Parquet.*write the file again"):
@@ -129,3 +134,26 @@ def test_files_must_be_alike_and_whole(tmp_path):
     pool_of()[:0].to_parquet(tmp_path / "none.parquet", index=False)
     with pytest.raises(InputError, match="no rows; add one row per candidate"):
         read_pool(tmp_path / "none.parquet", True)
+
+
+def test_files_of_a_folder_are_all_read_or_refused(tmp_path):
+    folder = split(tmp_path / "pool", pool_of(), 30)
+    (folder / "._0.parquet").write_bytes(b"of the system")
+    (folder / "1.parquet").rename(folder / "1.PQ")
+    assert read_pool(folder, True).rows == 70
+    (folder / "inner").mkdir()
+    (folder / "1.PQ").rename(folder / "inner" / "1.parquet")
+    with pytest.raises(InputError, match=r"1.parquet is in a folder inside .*pool; put all files into one folder"):
+        read_pool(folder, True)
+    (folder / "inner" / "1.parquet").rename(folder / "1.parquet")
+    (folder / "2.parquet").touch()
+    with pytest.raises(InputError, match=r"in a folder of them, can stay in place; .*2.parquet is none"):
+        read_pool(folder, True)
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_ids_of_64_bits_without_a_sign(tmp_path, in_place):
+    ids = np.arange(70, dtype=np.uint64) + np.uint64(2**63)
+    pool_of().assign(id=ids).to_parquet(tmp_path / "pool.parquet", index=False)
+    with Campaign.create(tmp_path / "p.db", tmp_path / "pool.parquet", target="y", in_place=in_place) as campaign:
+        assert set(campaign.ask(3)["id"]) < set(map(str, ids))

@@ -64,6 +64,7 @@ def test_parquet_and_frames_are_the_same(tmp_path):
         ("id,y\na,inf\n", "row 2, column 'y': expected a finite number, got 'inf'"),
         ("id,y\na,1e999\n", "row 2, column 'y': expected a finite number, got '1e999'"),
         ("id,y\na,1\nb,lots\n", "row 3, column 'y': expected a number, got 'lots'"),
+        ("id,y\na,1\nb,<0.5\n", "got '<0.5'; write the number alone, without a unit or another sign"),
         ('id,y\na,"1,500"\n', "got '1,500'; it may be 1.500 or 1500: write it so"),
         ("id,y\na,1,5\n", "row 2: expected 2 columns as in the header, got 3"),
         ("id,y\na\n", "row 2: expected 2 columns as in the header, got 1"),
@@ -73,6 +74,7 @@ def test_parquet_and_frames_are_the_same(tmp_path):
         ("id,y", "has column names but no rows"),
         ("id,y,y\na,1,2\n", "row 1: columns 2 and 3 are both called 'y'"),
         ("id,,y\na,1,2\n", "row 1: column 2 has no name"),
+        ("My plate,,\nid,y,z\na,1,2\n", "has no name; .* or use --skip where the names stand in a lower row"),
         ("x,z\na,1\n", "has no column 'y'; it has 'x', 'z'"),
         (b"id,y\na,\xff\x80\n", "is not text in UTF-8|invalid UTF8"),
         ("id,y\na,1\n".encode("utf-16")[2:], "zero byte"),
@@ -87,6 +89,19 @@ def test_what_cannot_be_meant_is_named_by_row_and_column(tmp_path, content, sent
     with pytest.raises(InputError, match=sentence.replace("(", r"\(")) as caught:
         read()
     assert "\n" not in str(caught.value)
+
+
+def test_numbers_with_marks_between_thousands_are_no_category(tmp_path):
+    found = sheet(tmp_path, "id;y\na;1.234,5\nb;2.345,5\n")
+    assert found.looks_numeric("y")
+    with pytest.raises(InputError, match="write it without marks between thousands"):
+        found.numbers("y")
+
+
+def test_a_blank_in_a_far_cell_is_no_column_and_no_row(tmp_path):
+    found = sheet(tmp_path, "id,y,,\na,1,,\n ,,, \nb,2,,\n")
+    assert found.columns == ("id", "y")
+    assert found.rows == 2
 
 
 def test_a_million_columns_are_refused_at_once(tmp_path):
@@ -152,7 +167,7 @@ def test_features_in_any_unit_are_standardised(unit):
     [
         ({"id": ["a", "b", "a"], "x": [1, 2, 3]}, "row 4, column 'id': the id 'a' stands in row 2 already"),
         ({"id": ["a", None], "x": [1, 2]}, "row 3, column 'id': is empty"),
-        ({"id": ["a", "b"], "x": [1, np.nan]}, "row 3, column 'x': expected a finite number, got None|nan"),
+        ({"id": ["a", "b"], "x": [1, np.nan]}, "row 3, column 'x': expected a finite number, got an empty cell"),
         ({"id": ["a", "b"], "x": [1, np.inf]}, "row 3, column 'x': expected a finite number, got inf"),
         ({"id": ["a", "b"], "x": [1e308, -1.7e308]}, "too large"),
         ({"id": ["a", "b"], "x": ["u", ""]}, "row 3, column 'x': is empty"),

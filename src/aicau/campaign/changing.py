@@ -82,6 +82,8 @@ class Changing(Looking):
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
+                if not candidates.whole(new.texts(id)):  # such ids could not be handed out
+                    now["id_kind"] = "text"
                 candidates.check_width(read.name, now["candidates"], columns)
                 changes.add(session, pieces, now, self.author)
         return {"added": new.rows, "known": int(old.sum()), "candidates": self.refreshed()["candidates"]}

@@ -132,6 +132,10 @@ def _picks(
         choice = propose(strategy, looks, m, free, *how)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
     counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
+    taken: Counter[int] = Counter()  # numbers of replicates: where a well failed, more than were measured
+    for own, count in zip(known, counts, strict=True):
+        for at, rows in own.items():
+            taken[at] = max(taken[at], count[at], *(row.replicate or 0 for row in rows))
     unit = 1.0
     if len(parts) == 1 and fitted:
         unit = float(lead.model.state.scale[0]) ** (2 if lead.model.state.task.squared else 1)
@@ -154,9 +158,9 @@ def _picks(
         if fitted and counts_for is not None:
             numbers["weight"] = float(counts_for[0, at])
             words += f"; it counts {numbers['weight']:g} by {asked.weight}"
-        picks.append(Pick(at, 1 + max(count[at] for count in counts), words, numbers))
-        for count in counts:
+        for count in (taken, *counts):
             count[at] += 1
+        picks.append(Pick(at, taken[at], words, numbers))
     return picks
 
 

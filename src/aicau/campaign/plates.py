@@ -207,6 +207,7 @@ def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) ->
     if not rows:
         return frame
     whole = frame.astype({name: "Int64" for name in frame if pd.api.types.is_integer_dtype(frame[name])})
+    whole[id] = whole[id].astype(str)  # as the names of controls are: a file has columns of one type
     extra = pd.DataFrame({id: [r[0] for r in rows], "well": [r[1] for r in rows], "reason": "control"})
     return pd.concat([whole, extra], ignore_index=True)
 

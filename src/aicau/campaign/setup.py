@@ -47,9 +47,14 @@ def columns_for(
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
-    whole = pa.types.is_integer(next(sheet.parts()).array(id).type)
+    kind = next(sheet.parts()).array(id).type
+    whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` may not be able to give back
     if weight is not None:
-        check_weights(np.concatenate([part.numbers(weight) for part in sheet.parts()]), weight)
+        counts = []
+        for part in sheet.parts():
+            counts.append(part.numbers(weight))
+            part.refuse(weight, counts[-1] < 0, "how much a candidate counts is a number from 0")
+        check_weights(np.concatenate(counts), weight)
     for part in sheet.parts() if cost is not None else ():
         check_counts(part, None, cost)
     batch = None if batch is None else batch.strip()
@@ -140,7 +145,7 @@ def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float6
     if wrong.any():
         raise InputError(
             f"column {column!r} says how much each candidate counts, so its numbers are 0 or more;"
-            f" row {int(wrong.argmax()) + 1} has {values[wrong][0]:g}; change it, or name another column"
+            f" candidate number {int(wrong.argmax()) + 1} has {values[wrong][0]:g}; change it, or name another column"
         )
     if not values.any():
         raise InputError(f"column {column!r} is 0 everywhere, so no candidate counts; name another column")

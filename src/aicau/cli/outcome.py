@@ -100,7 +100,7 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
     rows = [{"check": check.name, "ok": check.ok, "problem": check.problem} for check in checks]
     say(as_json, rows, "\n".join(f"{check.name}: {check.problem or 'in order'}" for check in checks))
     if not all(check.ok for check in checks):
-        raise StoreError(f"{found.store.where} is damaged; restore it from a copy, or export what can be read")
+        raise StoreError(f"{found.store.where} is not in order: do what is said above, or restore it from a copy")
 
 
 @app.command()

@@ -123,6 +123,11 @@ def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
     return ids.cast(pa.int64()) if settings.get("id_kind") == "integer" else ids
 
 
+def whole(ids: pa.Array) -> bool:
+    """Whether ids are whole numbers of 64 bits, written as numbers are."""
+    return bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9]\d{0,17})$")).as_py())
+
+
 def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
     """What `encode` needs of each column, by two passes over the rows."""
     counts: dict[str, Counter[str]] = {c["name"]: Counter() for c in columns if c["kind"] == "category"}
@@ -133,7 +138,8 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
             found.update(dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)))
             _check_levels(sheet, name, len(found))
         for name, size in sizes.items():
-            sizes[name] = max(size, float(np.abs(part.numbers(name)).max()))
+            values = part.numbers(name, instead=f"; write a number, or leave the column out: --ignore {name}")
+            sizes[name] = max(size, float(np.abs(values).max()))
     sums = {name: Sums(size) for name, size in sizes.items()}
     for part in sheet.parts() if sums else ():
         for name, own in sums.items():

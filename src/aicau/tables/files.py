@@ -58,15 +58,23 @@ def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int =
     """Candidates from a table; those that stay in place from a Parquet file or a folder of them."""
     if not in_place:
         return read(source, "the pool", sheet, skip)
-    files: list[Path] = []
-    if isinstance(source, str | Path):
-        path = Path(source)
-        files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files or not all(map(_is_parquet, files)):
-        raise InputError("only candidates in a Parquet file, or in a folder of them, can stay in place; write them so")
     if skip or sheet is not None:
         raise InputError("Parquet files have no sheets and no lines above column names; leave --sheet and --skip out")
+    words = "only candidates in a Parquet file, or in a folder of them, can stay in place"
+    if not isinstance(source, str | Path):
+        raise InputError(f"{words}; write them so")
+    path = Path(source)
+    files = sorted(file for file in path.rglob("*") if _named_parquet(file)) if path.is_dir() else [path]
+    if wrong := [file for file in files if not _is_parquet(file)] or [path] * (not files):
+        raise InputError(f"{words}; {short(wrong[0])} is none")
+    if inner := [file for file in files if path not in (file, file.parent)]:
+        raise InputError(f"{short(inner[0])} is in a folder inside {short(path)}; put all files into one folder")
     return parquet.Parts.of(files, short(path.name))
+
+
+def _named_parquet(path: Path) -> bool:
+    """Whether a file of a folder is meant; macOS and others leave hidden ones beside it."""
+    return path.suffix.lower() in (".parquet", ".pq") and not path.name.startswith(".")
 
 
 def _is_parquet(path: Path) -> bool:

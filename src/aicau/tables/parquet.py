@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +32,18 @@ class Parts:
         for path in files:
             with understood(short(path.name)), pq.ParquetFile(path) as file:
                 start = 0
-                schemas.append(file.schema_arrow.remove_metadata())
+                schemas.append(file.schema_arrow)
                 for group in range(file.num_row_groups):
                     rows = file.metadata.row_group(group).num_rows
                     groups += [(path, group, start, rows)] if rows else []
                     start += rows
         for path, schema in zip(files, schemas, strict=True):
-            if schema != schemas[0]:
-                words = f"those of {short(path.name)} differ from those of {short(files[0].name)}"
-                raise InputError(f"the files of one pool need the same columns ({words}); write them alike")
+            for own, other in zip_longest(_columns(schema), _columns(schemas[0]), fillvalue="nothing"):
+                if own != other:
+                    words = f"{short(path.name)} has {own} where {short(files[0].name)} has {other}"
+                    raise InputError(
+                        f"the files of one pool need the same columns, of the same types, in the same order; {words}"
+                    )
         if not groups:
             raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
         first = next(cls(name, tuple(groups), ()).parts())
@@ -77,6 +81,11 @@ class Parts:
     def at(self, row: int, column: str) -> str:
         """How a message begins."""
         return f"{self.name}, row {self.row(row)}, column {column!r}"
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    """Each column and its type, in words."""
+    return [f"{short(field.name, 60)!r} ({short(field.type, 60)})" for field in schema]
 
 
 @contextmanager

@@ -123,7 +123,7 @@ class Sheet:
         if skip is not None:
             bad &= ~skip
             values = np.where(skip, np.nan, values)
-        self.refuse(column, bad, lambda row: f"expected a finite number, got {shown(array[row].as_py())}{instead}")
+        self.refuse(column, bad, lambda row: f"expected a finite number, got {_got(array[row].as_py())}{instead}")
         if pa.types.is_integer(array.type):
             words = "has more digits than a number can keep; write it as text, or with fewer digits"
             self.refuse(column, np.abs(np.nan_to_num(values)) >= EXACT, lambda row: f"{array[row].as_py()} {words}")
@@ -163,8 +163,8 @@ class Sheet:
         if not is_text(array.type):
             return not pa.types.is_null(array.type)
         filled = [v for v in pc.fill_null(array[:1000], "").to_pylist() if v.strip()]
-        likely = [v for v in filled if _number(v) or _NOT_FINITE.fullmatch(v.strip()) or _decimal_comma(v)]
-        return 2 * len(likely) >= len(filled) and bool(filled)
+        forms = (_NUMBER, _NOT_FINITE, _COMMA, _GROUPED)
+        return 2 * sum(any(form.fullmatch(v.strip()) for form in forms) for v in filled) >= len(filled) > 0
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
         return InputError(
@@ -185,7 +185,7 @@ class Sheet:
         sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
         values = np.empty(len(array))
         for row, text in enumerate(texts):
-            number, hint = text, "" if any(map(str.isdigit, text)) else instead
+            number, hint = text, ""
             if _decimal_comma(text):
                 number = text.replace(",", ".")
                 if point is not None:
@@ -194,9 +194,10 @@ class Sheet:
                     hint = f"; it may be {number} or {text.replace(',', '')}: write it so"
             elif _GROUPED.fullmatch(text) and not _number(text):
                 hint = "; write it without marks between thousands"
-            if (hint and hint != instead) or not _number(number):
-                got = "an empty cell" if text == "" else shown(text)
-                raise InputError(f"{self.at(row, column)}: expected a number, got {got}{hint}")
+            if hint or not _number(number):
+                alone = "; write the number alone, without a unit or another sign"
+                hint = hint or (alone if any(map(str.isdigit, text)) else instead)
+                raise InputError(f"{self.at(row, column)}: expected a number, got {_got(text)}{hint}")
             values[row] = float(number)
         return values
 
@@ -220,7 +221,8 @@ def checked(sheet: Sheet) -> Sheet:
     seen: dict[str, int] = {}
     for at, column in enumerate(sheet.columns, 1):
         if not column:
-            raise InputError(f"{name}, row 1: column {at} has no name; name it, or empty the whole column")
+            words = "name it, empty the whole column, or use --skip where the names stand in a lower row"
+            raise InputError(f"{name}, row 1: column {at} has no name; {words}")
         if len(column) > LONGEST_NAME or "\x00" in column:
             words = "a zero byte" if "\x00" in column else f"more than {LONGEST_NAME} characters"
             raise InputError(f"{name}, row 1: the name of column {at} has {words}; choose a shorter one")
@@ -251,7 +253,9 @@ def _filled(sheet: Sheet) -> Sheet:
 
 
 def _empty(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    return flags(pc.equal(pc.fill_null(column, ""), "") if is_text(column.type) else pc.is_null(column))
+    if not is_text(column.type):
+        return flags(pc.is_null(column))
+    return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), ""))
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
@@ -267,6 +271,10 @@ def flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
 
 def _floats(array: pa.Array) -> NDArray[np.float64]:
     return np.array(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _got(cell: object) -> str:
+    return "an empty cell" if cell in (None, "") else shown(cell)
 
 
 def _number(text: str) -> bool:
