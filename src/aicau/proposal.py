@@ -55,7 +55,11 @@ class Look:
         at = None if frame is None else frame.coordinates(state.x)
         view = self._view(strategy, state, part, *own[:2], keys, at, *own[2:])
         score, _ = strategy.score(view, previous(state, past, round))
-        return score.times(torch.tensor([self.share]).to(score.alpha)), view
+        return self.scaled(score), view
+
+    def scaled(self, score: Score) -> Score:
+        """As much as the target counts."""
+        return score.times(torch.tensor([self.share]).to(score.alpha))
 
     def anew(self) -> "Look":
         """With nothing learned of the pool but the correction, which is the model's: a batch must not depend on whether
@@ -128,12 +132,15 @@ def propose(
     else:
         at, times = looks[0].state.keys if keys is None else keys, looks[0].state.observations.counts(len(x))
         device = known.device if device is None else device
-        view = moved(View(located(x), room > 0, known, at, room=room, times=times, weight=looks[0].weight), device)
+        view = moved(View(located(x), room > 0, known, at, room=room, times=times), device)
         if strategy.needs_model:
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
             score = each.seen(each.drawn()[0], strategy.batching, view.allowed)
         else:
-            score, view = joined([(strategy.score(view)[0], view)], None)
+            views = [replace(view, weight=moved(look.weight, device)) for look in looks]
+            score, view = joined(
+                [(look.scaled(strategy.score(own)[0]), own) for look, own in zip(looks, views, strict=True)], None
+            )
     choice = strategy.pick(score, None, view, m)
     found = moved(choice.selection, room.device)
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))

@@ -91,3 +91,9 @@ def test_what_cannot_be_meant_is_refused():
         Omega(torch.ones(4, 2)).top_eigenpairs(0)
     with pytest.raises(InputError, match="shape"):
         Omega(torch.ones(4))
+
+
+def test_a_zero_matrix_with_a_diagonal_has_zero_modes_and_no_nan():
+    values, vectors = Omega(torch.zeros(9, 2), None, torch.zeros(9)).top_eigenpairs(2)
+    assert torch.equal(values, torch.zeros(2))
+    assert torch.isfinite(vectors).all()

@@ -20,7 +20,7 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import best, take_best
 from aicau.batching.features import evenly
-from aicau.batching.work import Basis, Work, sum_of
+from aicau.batching.work import Basis, Work, price_of, sum_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
@@ -56,7 +56,7 @@ class Drawn:
 def draw(n: int, weight: Tensor | None, device: torch.device) -> Drawn:  # (1, n)
     """At most `SAMPLED` of n candidates, evenly spaced along the sum of their weights."""
     steps = (torch.arange(SAMPLED, dtype=torch.double, device=device) + 0.5) / SAMPLED
-    if weight is None:
+    if weight is None or not bool((weight > 0).any()):
         return Drawn((steps * n).long(), torch.full_like(steps, n / SAMPLED))
     along = weight[0].double().cumsum(0)
     hits = torch.searchsorted(along, steps * along[-1]).clamp_max(n - 1)
@@ -191,8 +191,9 @@ def narrowed(
         return index, [(score, replace(view, stands=stands[None].to(view.x))) for score, view in pairs]
 
     if len(listed) > most:
-        screens = [Screen(*pair, m) for pair in seen()[1]]
-        price, device = None if cost is None else cost[0].clamp_min(budget / m), screens[0].matrix.device
+        closed = sampled and not bool((room[0, drawn.hits] > 0).any())  # what counts is known: a screen needs others
+        screens = [Screen(*pair, m) for pair in seen(*[listed[evenly(len(listed), PORTION, listed)]] * closed)[1]]
+        price, device = None if cost is None else price_of(cost[0], budget, m), screens[0].matrix.device
         work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
         parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
         if engine.here:

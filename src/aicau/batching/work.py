@@ -62,6 +62,12 @@ def sum_of(parts: Iterable[Tensor]) -> Tensor:
     return functools.reduce(torch.add, parts)  # of one part, the same bits
 
 
+def price_of(cost: Tensor, left: float, points: int) -> Tensor:  # (n,)
+    """What each counts as costing: not less than what is left for each point; 1 where money decides nothing."""
+    price = cost.clamp_min(left / points)
+    return torch.where((price > 0) & price.isfinite(), price, 1.0)
+
+
 def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
     """φᵀAφ and φᵀAMAφ."""
     by = phi @ inside
@@ -82,7 +88,9 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
 def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
     """M, and the error expected over the whole pool."""
     if view.stands is not None:  # a landmark that stood for others would look as if it were all of them
-        alpha = (alpha * view.stands[0].to(alpha)).index_fill(0, features.index, 0.0)
+        stands = view.stands[0].to(alpha)
+        others = stands.index_fill(0, features.index, 0.0)
+        alpha = alpha * (others if 2 * others.sum() > stands.sum() else stands)  # where few count each is a landmark
     some = (alpha > 0).nonzero()[:, 0]
     before = inside.to(view.x)
 
