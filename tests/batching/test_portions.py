@@ -125,3 +125,23 @@ def test_what_costs_nothing_comes_first(fitted, monkeypatch, word, size):
     found = propose(Strategy.parse(word), [Look(how, own)], *args, cost=cost, budget=5.0).selection
     assert not cost[0, found.index[0]].any()
     assert all(torch.isfinite(part).all() for part in found.parts.values())
+
+
+def test_distances_to_many_known_points_are_computed_some_at_a_time(monkeypatch):
+    sizes, cdist = [], torch.cdist
+    monkeypatch.setattr(torch, "cdist", lambda a, b: sizes.append(len(a) * len(b)) or cdist(a, b))
+    monkeypatch.setattr(spread, "LISTED", 40)
+    known = (torch.arange(9000) % 9 < 4)[None]
+    view = View(torch.arange(9000.0)[:, None], ~known, known, streams.runs(0, 1))
+    assert spread.Spread().select(Score(torch.ones(1, 9000)), view, 2).index.tolist() == [[6, 15]]
+    assert max(sizes) <= 10**7
+
+
+def test_what_was_learned_of_a_part_on_a_device_is_known_to_the_next(fitted):
+    how, state, _ = fitted
+    look, there, part = Look(how, replace(state, memo={})).anew(), torch.device("meta"), torch.arange(N)
+    one = look.among(part, there)
+    one.memo["learned"] = 1
+    other = look.among(part, there)
+    assert (other.x.device, other.memo["learned"]) == (there, 1)
+    assert "learned" not in look.state.memo

@@ -17,12 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Score, View, among
 from aicau.batching.base import best, take_best
-from aicau.batching.features import evenly
-from aicau.batching.work import Basis, Work, price_of, sum_of
+from aicau.batching.work import Basis, Work, evenly, price_of, sum_of
 from aicau.core.engine import HERE, Engine
-from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, carried, moved, over, portion, threads
 
@@ -235,19 +233,3 @@ def of_pool(pairs: Sequence[tuple[Score, View]], m: int) -> tuple[Tensor | None,
     points = view.x if view.points is None else view.points
     own = (room, view.measured, view.x, points, chances, weights, view.cost, view.budget)
     return narrowed([look(pair) for pair in pairs], m, *own)
-
-
-def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
-    """What `gain` needs to know of some candidates."""
-
-    def some(part: Tensor | None) -> Tensor | None:
-        return None if part is None else part[:, index]
-
-    names = ("allowed", "measured", "room", "times", "chance", "cost")
-    own: dict[str, Any] = {name: some(getattr(view, name)) for name in names}
-    own |= dict.fromkeys(("predictions", "observations", "weight", "belief"))
-    if isinstance(view.cobias, Cobias):
-        factor = view.cobias.factor[:, index, :0]
-        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
-    points = None if view.points is None else view.points[index]
-    return Score(score.alpha[:, index], None, score.note), replace(view, x=view.x[index], points=points, **own)
