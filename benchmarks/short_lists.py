@@ -12,8 +12,8 @@ import torch
 
 from aicau import MLP, Observations, Round, Strategy, streams
 from aicau.batching import shortlist
-from aicau.batching.features import Covariance, evenly
-from aicau.batching.work import noise_of, positive
+from aicau.batching.base import positive
+from aicau.batching.work import Covariance, evenly, noise_of
 from aicau.core.pool import Frame
 from aicau.proposal import Look, propose
 from common import command, numbers

@@ -47,15 +47,21 @@ class Look:
         device: torch.device | None = None,
     ) -> tuple[Score, View]:
         """The score and what is known, of all candidates or of a part of them."""
-        state, past = self.among(part), None if self.before is None else self.before.past(strategy, part, device)
-        every = (room, known, self.weight, self.chance)
-        own = every if part is None else tuple(None if each is None else each[:, part] for each in every)
-        if device is not None and device != state.keys.device:
-            state, own, keys, frame = moved((state, own, keys, frame), device)
+        state, past = self.among(part, device), None
+        if self.before is not None:
+            last = self.before.among(part, device)
+            score = strategy.acquisition.score(self.before._view(strategy, last, part, frame=last.x))
+            past = Past(score, last.scale)
+        own = {"room": room, "known": known, "weight": self.weight, "chance": self.chance}
+        parts = {name: cut(each, part) for name, each in own.items()} | {"keys": keys}
+        parts, frame = moved((parts, frame), state.keys.device)
         at = None if frame is None else frame.coordinates(state.x)
-        view = self._view(strategy, state, part, *own[:2], keys, at, *own[2:])
-        score, _ = strategy.score(view, previous(state, past, round))
-        return score.times(torch.tensor([self.share]).to(score.alpha)), view
+        view = self._view(strategy, state, part, frame=at, **parts)
+        return self.scaled(strategy.score(view, previous(state, past, round))[0]), view
+
+    def scaled(self, score: Score) -> Score:
+        """As much as the target counts."""
+        return score.times(torch.tensor([self.share]).to(score.alpha))
 
     def anew(self) -> "Look":
         """With nothing learned of the pool but the correction, which is the model's: a batch must not depend on whether
@@ -64,26 +70,29 @@ class Look:
         before = None if self.before is None else self.before.anew()
         return replace(self, state=replace(self.state, memo=kept), before=before)
 
-    def among(self, part: Tensor | None) -> State:
-        """What is known of some candidates, or of all, in memory."""
+    def among(self, part: Tensor | None, device: torch.device | None) -> State:
+        """What is known of some candidates, or of all, in memory; what is learned of one part is known to the next."""
         part = torch.arange(len(self.state.x)) if part is None and isinstance(self.state.x, Rows) else part
-        return self.state if part is None else self.state.among(part)
+        state = self.state if part is None else self.state.among(part)
+        if device is None or device == state.keys.device:
+            return state
+        if device not in state.memo:
+            state.memo[device] = moved(state.memo, device)
+        return replace(moved(replace(state, memo={}), device), memo=state.memo[device])
 
-    def past(self, strategy: Strategy, part: Tensor | None, device: torch.device | None) -> Past:
-        """The score of this round, without a difference."""
-        state = self.among(part)
-        state = state if device is None or device == state.keys.device else moved(state, device)
-        view = self._view(strategy, state, part, None, None, None, state.x)
-        return Past(strategy.acquisition.score(view), state.scale)
-
-    def _view(self, strategy: Strategy, state: State, part: Tensor | None, *parts: Tensor | None) -> View:
+    def _view(self, strategy: Strategy, state: State, part: Tensor | None, **parts: Tensor | None) -> View:
         """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
-        view, memo = view_of(state, self.how.assess(strategy, state), *parts), self.state.memo
+        view, memo = view_of(state, self.how.assess(strategy, state), **parts), self.state.memo
         if part is None:
             return view
         if strategy.acquisition not in memo:
             memo[strategy.acquisition] = strategy.acquisition.level(view)
         return replace(view, level=memo[strategy.acquisition])
+
+
+def cut(values: Tensor | None, part: Tensor | None) -> Tensor | None:  # (1, n), (s,) -> (1, s)
+    """Some of them; None: all."""
+    return values if values is None or part is None else values[:, part]
 
 
 def propose(
@@ -102,18 +111,18 @@ def propose(
     """The next m points, for one target or several. Of a large pool a rule sees a part (`narrowed`), or scores that are
     computed some candidates at a time (`Portions`)."""
     looks = [look.anew() for look in looks]
-    x, every = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
+    x, fitted = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
     frame = looks[0].state.frame
-    for look in every:
+    for look in fitted:
         look.state.memo[Frame] = frame
         if isinstance(strategy.bias, Posterior) and look.how.task.squared:
             strategy.bias.correction(look.state.evidence())  # once, for every part
-    measured = torch.cat([known[0].nonzero()[:, 0], *(look.state.observations.index[0] for look in every)]).unique()
+    measured = torch.cat([known[0].nonzero()[:, 0], *(look.state.observations.index[0] for look in fitted)]).unique()
     scored = [partial(look.scored, strategy, room, known, round, keys, frame=frame, device=device) for look in looks]
 
-    def joined(views: Sequence[tuple[Score, View]], part: Tensor | None) -> tuple[Score, View]:
+    def joined(views: Sequence[tuple[Score, View]], part: Tensor | None = None) -> tuple[Score, View]:
         score, view = views[0]
-        price = moved(cost if cost is None or part is None else cost[:, part], view.allowed.device)
+        price = moved(cut(cost, part), view.allowed.device)
         view = replace(view, others=tuple(views[1:]), cost=price, budget=budget)
         return strategy.together(score, view), view
 
@@ -124,16 +133,19 @@ def propose(
         part, views = narrowed(scored, *(m, room, also, x, None, *own, frame, engine))
         score, view = joined(views, part)
     elif len(x) <= DRAWN:
-        score, view = joined([look(None) for look in scored], None)
+        score, view = joined([look(None) for look in scored])
     else:
         at, times = looks[0].state.keys if keys is None else keys, looks[0].state.observations.counts(len(x))
         device = known.device if device is None else device
-        view = moved(View(located(x), room > 0, known, at, room=room, times=times, weight=looks[0].weight), device)
+        view = moved(View(located(x), room > 0, known, at, room=room, times=times), device)
         if strategy.needs_model:
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
             score = each.seen(each.drawn()[0], strategy.batching, view.allowed)
         else:
-            score, view = joined([(strategy.score(view)[0], view)], None)
+            every = [replace(view, weight=moved(look.weight, device)) for look in looks]
+            plain = [strategy.score(one)[0] for one in every]
+            scores = [look.scaled(score) for look, score in zip(looks, plain, strict=True)]
+            score, view = joined(list(zip(scores, every, strict=True)))
     choice = strategy.pick(score, None, view, m)
     found = moved(choice.selection, room.device)
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))

@@ -132,18 +132,14 @@ class Round:
         known: Tensor | None = None,  # (..., n) measured or pending; None: what was measured
         past: Past | None = None,  # of the round before
         round: int = 0,
-        keys: Tensor | None = None,  # (...) of this choice; None: those of the state
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
         weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
-        chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
-        others: Sequence[tuple[Score, View]] = (),  # of further targets: `scored`
         cost: Tensor | None = None,  # (..., n) of a measurement
         budget: float = float("inf"),
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        view = view_of(state, estimate, room, known, keys, frame, weight, chance)
-        view = replace(view, others=tuple(others), cost=cost, budget=budget)
-        return strategy.choose(view, m, previous(state, past, round))
+        view = view_of(state, estimate, room, known, frame=frame, weight=weight)
+        return strategy.choose(replace(view, cost=cost, budget=budget), m, previous(state, past, round))
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
@@ -154,14 +150,14 @@ class Round:
 def view_of(
     state: State,
     estimate: Omega | Belief | None,
-    room: Tensor | None,
-    known: Tensor | None,
-    keys: Tensor | None = None,
+    room: Tensor | None = None,
+    known: Tensor | None = None,
+    keys: Tensor | None = None,  # (...) of this choice; None: those of the state
     frame: Tensor | None = None,
     weight: Tensor | None = None,
-    chance: Tensor | None = None,
+    chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
 ) -> View:
-    """What is known when a batch is chosen (parameters as in `Round.choose`)."""
+    """What is known when a batch is chosen (other parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
     return View(
         coordinates(state.x) if frame is None else frame,

@@ -21,6 +21,7 @@ from aicau.core.task import REGRESSION, Task
 
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
 DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
+FREE = 1e-9  # what a candidate without a price counts as costing: it comes first
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -210,7 +211,7 @@ class Strategy:
         if getattr(self.batching, "joint", False):
             return score
         score = sum((one for one, _ in view.others), score)
-        return score if view.cost is None else score.weigh(1 / view.cost)
+        return score if view.cost is None else score.weigh(1 / torch.where(view.cost > 0, view.cost, FREE))
 
     def pick(self, score: Score, plain: Score | None, view: View, m: int) -> Choice:
         """The next batch of every run by a score that is known."""

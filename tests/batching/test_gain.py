@@ -190,3 +190,20 @@ def test_a_budget_buys_what_is_worth_most_per_cost():
         assert float(dear.cost[0, index].sum()) <= budget
     with pytest.raises(InputError, match=r"costs 0\.5 or less; raise the budget"):
         Gain().select(score, replace(dear, budget=0.5), 8)
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_a_candidate_without_a_price_can_always_be_bought(monkeypatch, short):
+    view, score = view_of(300), score_of(300)
+    if short:
+        monkeypatch.setattr(shortlist, "LISTED", 96)
+    free = torch.arange(300)[None] % 2 == 0
+    dear = replace(view, cost=torch.where(free, 0.0, 1.0).double(), budget=2.0)
+    found = Gain().select(score, dear, 8)
+    assert torch.isfinite(found.parts["worth"]).all()
+    assert float(dear.cost[0, found.index[0]].sum()) <= 2
+    spent = Gain().select(score, replace(dear, cost=dear.cost * 2, budget=2.0), 8).index[0]  # after one nothing is left
+    best = Gain().select(score, replace(view, allowed=view.allowed & free), 8).index[0]
+    assert len(set(spent.tolist()) & set(best.tolist())) > 4
+    endless = Gain().select(score, replace(dear, budget=float("inf")), 8)
+    assert torch.equal(endless.index, Gain().select(score, view, 8).index)

@@ -98,3 +98,50 @@ def test_lists_find_what_all_find(monkeypatch, kind, measured, even):
                 assert torch.equal(part.index, whole.index)
                 torch.testing.assert_close(part.parts["cause"], whole.parts["cause"])
                 torch.testing.assert_close(part.parts["worth"], whole.parts["worth"], check_dtype=False)
+
+
+@pytest.mark.parametrize("word", ["farthest", "random", "lc:spread"])
+def test_every_target_counts_in_portions_too(fitted, monkeypatch, word):
+    how, state, earlier = fitted
+    known, weight = state.observations.counts(N) > 0, torch.linspace(0, 3, N)[None].double() ** 2
+    found = []
+    for size in (N, 150):
+        if size < N:
+            portioned(monkeypatch, size)
+        looks = [Look(how, how.fit(x.x, x.observations, x.keys), 1.0) for x in (state, earlier)]
+        looks[1] = replace(looks[1], share=2.5, weight=weight)
+        found.append(propose(Strategy.parse(word), looks, M, (~known).long(), known, 3).selection.index)
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("word", ["lc:top", "lc:spread", "lc:eigen", "pemse:tau:eigen", "farthest"])
+@pytest.mark.parametrize("size", [N, 150])
+def test_what_costs_nothing_comes_first(fitted, monkeypatch, word, size):
+    how, state, _ = fitted
+    portioned(monkeypatch, size)
+    known, own = state.observations.counts(N) > 0, how.fit(state.x, state.observations, state.keys)
+    cost = torch.where(torch.arange(N) % 50 == 7, 0.0, 1.0)[None].double()
+    args = (4, (~known).long(), known, 3)  # `lc` has as many modes
+    found = propose(Strategy.parse(word), [Look(how, own)], *args, cost=cost, budget=5.0).selection
+    assert not cost[0, found.index[0]].any()
+    assert all(torch.isfinite(part).all() for part in found.parts.values())
+
+
+def test_distances_to_many_known_points_are_computed_some_at_a_time(monkeypatch):
+    sizes, cdist = [], torch.cdist
+    monkeypatch.setattr(torch, "cdist", lambda a, b: sizes.append(len(a) * len(b)) or cdist(a, b))
+    monkeypatch.setattr(spread, "LISTED", 40)
+    known = (torch.arange(9000) % 9 < 4)[None]
+    view = View(torch.arange(9000.0)[:, None], ~known, known, streams.runs(0, 1))
+    assert spread.Spread().select(Score(torch.ones(1, 9000)), view, 2).index.tolist() == [[8999, 6]]
+    assert max(sizes) <= 10**7
+
+
+def test_what_was_learned_of_a_part_on_a_device_is_known_to_the_next(fitted):
+    how, state, _ = fitted
+    look, there, part = Look(how, replace(state, memo={})).anew(), torch.device("meta"), torch.arange(N)
+    one = look.among(part, there)
+    one.memo["learned"] = 1
+    other = look.among(part, there)
+    assert (other.x.device, other.memo["learned"]) == (there, 1)
+    assert "learned" not in look.state.memo

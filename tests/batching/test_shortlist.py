@@ -118,3 +118,31 @@ def test_the_same_target_twice_chooses_what_it_chooses_once(fitted, large):
     two, one = (chosen(fitted, targets=targets).selection for targets in (2, 1))
     assert torch.equal(two.index, one.index)
     torch.testing.assert_close(two.parts["share"], one.parts["share"])
+
+
+@pytest.mark.parametrize("count", [1, 40, 200])
+def test_a_part_sees_what_few_candidates_count(fitted, large, monkeypatch, count):
+    """Fewer than landmarks of a screen: they stand for themselves."""
+    weight = torch.zeros(1, N).double()
+    weight[0, 701 : 701 + count] = 2.0
+    few = chosen(fitted, weight)
+    monkeypatch.setattr(shortlist, "SAMPLED", N)
+    monkeypatch.setattr(shortlist, "LISTED", N)
+    whole = chosen(fitted, weight)
+    assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
+
+
+def test_where_nothing_counts_all_count_alike(fitted, large):
+    """A threshold that no candidate can reach."""
+    none = chosen(fitted, torch.zeros(1, N).double()).selection
+    assert torch.isfinite(none.parts["share"]).all()
+    assert len(none.index.unique()) == M
+    assert none.index.max() > N / 2
+
+
+def test_where_only_a_known_point_counts_others_are_looked_at(fitted, large):
+    weight = torch.zeros(1, N).double()
+    weight[0, 120] = 1.0  # measured
+    x, found = fitted[1].x, chosen(fitted, weight).selection
+    assert torch.isfinite(found.parts["share"]).all()
+    assert float(torch.cdist(x[found.index[0, :1]], x[120:121])) < 0.5

@@ -91,3 +91,15 @@ def test_what_cannot_be_meant_is_refused():
         Omega(torch.ones(4, 2)).top_eigenpairs(0)
     with pytest.raises(InputError, match="shape"):
         Omega(torch.ones(4))
+
+
+def test_a_zero_matrix_with_a_diagonal_has_zero_modes_and_no_nan():
+    values, vectors = Omega(torch.zeros(9, 2), None, torch.zeros(9)).top_eigenpairs(2)
+    assert torch.equal(values, torch.zeros(2))
+    assert torch.isfinite(vectors).all()
+
+
+def test_modes_of_equal_points_are_the_same_every_time():
+    omega = Omega(torch.ones(301, 4), None, torch.full((301,), 0.5))  # all eigenvalues but one are equal
+    one, other = omega.top_eigenpairs(3)[1], omega.top_eigenpairs(3)[1]
+    assert torch.equal(one, other)

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from aicau.bias import Belief
-from aicau.core import decomposition
 from aicau.core.observations import Observations
-from aicau.core.omega import Omega
+from aicau.core.omega import Cobias, Omega
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Fitted
 
@@ -147,9 +146,8 @@ class Score:
 
     def difference(self, previous: "Score") -> "Score":
         """κ: the score of the round before minus this one."""
-        both = self.omega is not None and previous.omega is not None
-        omega = decomposition.difference(previous.omega, self.omega) if both else None  # type: ignore[type-var]
-        return Score(decomposition.difference(previous.alpha, self.alpha), omega, self.note)
+        omega = None if self.omega is None or previous.omega is None else previous.omega - self.omega
+        return Score(previous.alpha - self.alpha, omega, self.note)
 
     def times(self, factor: Tensor) -> "Score":  # (...)
         """The same in other units."""
@@ -165,8 +163,9 @@ class Score:
         return Score(self.alpha * weight.to(self.alpha), omega, self.note)
 
     def __add__(self, other: "Score") -> "Score":
-        both = self.omega is not None and other.omega is not None
-        return Score.of(self.omega + other.omega) if both else Score(self.alpha + other.alpha, None, self.note)  # type: ignore[operator]
+        if self.omega is None or other.omega is None:
+            return Score(self.alpha + other.alpha, None, self.note)
+        return Score.of(self.omega + other.omega)
 
     def __getitem__(self, run: slice) -> "Score":
         return Score(self.alpha[run], None if self.omega is None else self.omega[run], self.note)
@@ -193,3 +192,19 @@ class Acquisition(ABC):
 def measurements(view: View) -> Tensor:  # (..., n)
     """How often each point was measured."""
     return (view.measured if view.times is None else view.times).to(torch.get_default_dtype())
+
+
+def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
+    """What rules over a large pool need to know of some candidates."""
+
+    def some(part: Tensor | None) -> Tensor | None:
+        return None if part is None else part[:, index]
+
+    names = ("allowed", "measured", "room", "times", "chance", "cost")
+    own: dict[str, Any] = {name: some(getattr(view, name)) for name in names}
+    own |= dict.fromkeys(("predictions", "observations", "weight", "belief"))
+    if isinstance(view.cobias, Cobias):
+        factor = view.cobias.factor[:, index, :0]
+        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
+    points = None if view.points is None else view.points[index]
+    return Score(score.alpha[:, index], None, score.note), replace(view, x=view.x[index], points=points, **own)

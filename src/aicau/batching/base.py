@@ -12,6 +12,8 @@ from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 from aicau.core.runs import over, portion
 
+Parts = dict[str, list[Tensor]]
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -33,6 +35,13 @@ class Selection:
 
     index: Tensor
     parts: dict[str, Tensor]
+
+    @classmethod
+    def of(cls, chosen: list[Tensor], parts: Parts, some: Tensor | None = None) -> "Selection":
+        """From points and numbers (...) in the order they were chosen; `some`: points stand in it."""
+        index = torch.stack(chosen, -1)
+        numbers = {name: torch.stack(part, -1) for name, part in parts.items()}
+        return cls(index if some is None else some[index], numbers)
 
     def numbers(self, run: int, place: int) -> dict[str, float]:
         """The numbers behind one point."""
@@ -113,6 +122,12 @@ def largest(values: Tensor, allowed: Tensor, most: int) -> tuple[Tensor, Tensor]
 
     index, value = best(over(entries, range(0, len(values), step), values.device), most)
     return index, value[0]
+
+
+def positive(alpha: Tensor) -> Tensor:  # (..., n)
+    """α without its negative values; 1 everywhere where nothing is positive."""
+    alpha = alpha.clamp_min(0)
+    return torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
 
 
 def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Selection, at, best, check_enough, matrix, take_best
+from aicau.batching.base import Parts, Selection, at, best, check_enough, matrix, take_best
 from aicau.core import streams
 from aicau.core.omega import Omega
 from aicau.core.runs import over
@@ -47,7 +47,7 @@ class Eigen:
             values, vectors = omega.top_eigenpairs(m)
             total, omega, weights = omega.trace(), Omega(vectors), torch.eye(values.shape[-1]).to(vectors)
         positive = (values > 0).sum(-1)  # (...)
-        parts: dict[str, list[Tensor]] = {"worth": [], "mode": [], "share": []}
+        parts: Parts = {"worth": [], "mode": [], "share": []}
         some, (size, spare, allowed) = peaks(omega, weights, spare, view.allowed, m)
         chosen = []
         for slot in range(m):
@@ -59,10 +59,7 @@ class Eigen:
             parts["worth"].append(at(entry, index))
             parts["mode"].append(torch.where(known, slot + 1, 0))
             parts["share"].append(values[..., mode] / total)
-        index = torch.stack(chosen, -1)
-        return Selection(
-            index if some is None else some[index], {name: torch.stack(part, -1) for name, part in parts.items()}
-        )
+        return Selection.of(chosen, parts, some)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""

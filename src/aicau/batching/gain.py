@@ -31,7 +31,7 @@ from torch import Tensor
 from aicau.acquisition.base import Score, View
 from aicau.batching import shortlist
 from aicau.batching.base import Selection, check_enough, take_best
-from aicau.batching.work import Basis, Work, sum_of
+from aicau.batching.work import Basis, Work, price_of, sum_of
 from aicau.core.errors import InputError
 from aicau.core.runs import threads_for
 
@@ -85,7 +85,7 @@ def greedy(score: Score, view: View, m: int) -> tuple[Tensor, ...]:  # (m,) each
     price = torch.ones_like(works[0].variance)
     for step in range(m):
         if view.cost is not None:
-            price = view.cost[0, index].to(price).clamp_min(left / (m - step))
+            price = price_of(view.cost[0, index].to(price), left, m - step)
             room[view.cost[0] > left] = 0
             if not bool((room > 0).any()):
                 break

@@ -17,12 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View
+from aicau.acquisition.base import Score, View, among
 from aicau.batching.base import best, take_best
-from aicau.batching.features import evenly
-from aicau.batching.work import Basis, Work, sum_of
+from aicau.batching.work import Basis, Work, evenly, price_of, sum_of
 from aicau.core.engine import HERE, Engine
-from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, carried, moved, over, portion, threads
 
@@ -56,7 +54,7 @@ class Drawn:
 def draw(n: int, weight: Tensor | None, device: torch.device) -> Drawn:  # (1, n)
     """At most `SAMPLED` of n candidates, evenly spaced along the sum of their weights."""
     steps = (torch.arange(SAMPLED, dtype=torch.double, device=device) + 0.5) / SAMPLED
-    if weight is None:
+    if weight is None or not bool((weight > 0).any()):
         return Drawn((steps * n).long(), torch.full_like(steps, n / SAMPLED))
     along = weight[0].double().cumsum(0)
     hits = torch.searchsorted(along, steps * along[-1]).clamp_max(n - 1)
@@ -191,8 +189,9 @@ def narrowed(
         return index, [(score, replace(view, stands=stands[None].to(view.x))) for score, view in pairs]
 
     if len(listed) > most:
-        screens = [Screen(*pair, m) for pair in seen()[1]]
-        price, device = None if cost is None else cost[0].clamp_min(budget / m), screens[0].matrix.device
+        closed = sampled and not bool((room[0, drawn.hits] > 0).any())  # what counts is known: a screen needs others
+        screens = [Screen(*pair, m) for pair in seen(*[listed[evenly(len(listed), PORTION, listed)]] * closed)[1]]
+        price, device = None if cost is None else price_of(cost[0], budget, m), screens[0].matrix.device
         work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
         parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
         if engine.here:
@@ -234,19 +233,3 @@ def of_pool(pairs: Sequence[tuple[Score, View]], m: int) -> tuple[Tensor | None,
     points = view.x if view.points is None else view.points
     own = (room, view.measured, view.x, points, chances, weights, view.cost, view.budget)
     return narrowed([look(pair) for pair in pairs], m, *own)
-
-
-def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
-    """What `gain` needs to know of some candidates."""
-
-    def some(part: Tensor | None) -> Tensor | None:
-        return None if part is None else part[:, index]
-
-    names = ("allowed", "measured", "room", "times", "chance", "cost")
-    own: dict[str, Any] = {name: some(getattr(view, name)) for name in names}
-    own |= dict.fromkeys(("predictions", "observations", "weight", "belief"))
-    if isinstance(view.cobias, Cobias):
-        factor = view.cobias.factor[:, index, :0]
-        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
-    points = None if view.points is None else view.points[index]
-    return Score(score.alpha[:, index], None, score.note), replace(view, x=view.x[index], points=points, **own)

@@ -7,23 +7,23 @@ point is the one nearest to the centre of the pool.
 Known points come when no new one offers more: first that with the largest α over one more than its measurements.
 
 What a point is worth only falls while others are chosen. So of a large pool a list of those that are worth the most is
-enough, until the best of the list is worth less than the least of it was: then comes the next list (`Field`).
+enough, until the best of the list is worth less than the least of it was: then comes the next list.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.acquisition.base import Score, View, measurements
-from aicau.batching.base import Selection, at, check_enough, largest, take_best
+from aicau.acquisition.base import Score, View, among, measurements
+from aicau.batching.base import Parts, Selection, at, check_enough, largest, positive, take_best
 from aicau.core.runs import over, portion, threads, written
 
 LISTED = 65_536  # candidates that compete at a time
 NEW, CENTRE, SPENT = range(3)  # what decided: a distance, the centre, no new point
-Parts = dict[str, list[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class Spread:
         alpha = positive(score.alpha.to(view.x.dtype))
         if len(view.x) <= LISTED or len(view) > 1:
             view = replace(view, x=view.x[:].to(alpha.device))
-            chosen, parts = greedy(alpha, view, nearest_square(view.x, view.measured), m)
+            square = [nearest_square(view.x, view.x[row]) for row in view.measured.reshape(-1, len(view.x))]
+            chosen, parts = greedy(alpha, view, torch.stack(square).reshape(view.measured.shape), m)
         else:
             with threads(1):  # portions are computed side by side
                 chosen, parts = from_lists(alpha, view, m)
-        return Selection(torch.stack(chosen, -1), {name: torch.stack(part, -1) for name, part in parts.items()})
+        return Selection.of(chosen, parts)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""
@@ -95,90 +96,56 @@ def greedy(
         for name, part in (("worth", worth), ("score", alpha), ("distance", square.sqrt())):
             parts[name].append(at(part, index))
         parts["cause"].append(cause)
-        square = torch.minimum(square, square_to(view.x, index))
+        square = torch.minimum(square, square_to(view.x, view.x[index]))
     return chosen, parts
-
-
-@dataclass
-class Field:
-    """Of a large pool, for one run: how far every candidate is from what is known, and lists of the best."""
-
-    alpha: Tensor  # (n,)
-    view: View
-    square: Tensor = field(init=False)  # (n,)
-
-    def __post_init__(self) -> None:
-        self.square = torch.full_like(self.alpha, torch.inf)
-
-    def portions(self) -> Iterator[Tensor]:
-        return (x.to(self.alpha.device) for x in self.view.x.split(portion(self.alpha.device)))
-
-    def see(self, points: Tensor, few: bool = True) -> None:  # (k, d)
-        """What is known from now on."""
-
-        def nearest(x: Tensor) -> Tensor:
-            if few:  # as `greedy` does it
-                return torch.stack([((x - point) ** 2).sum(-1) for point in points]).amin(0)
-            return torch.cdist(x, points).amin(-1) ** 2
-
-        if len(points):
-            new = written(over(nearest, self.portions(), points.device), torch.empty_like(self.square))
-            self.square = torch.minimum(self.square, new)
-
-    def nearness(self) -> Tensor:  # (n,)
-        """Largest at the centre of the pool."""
-        device = self.alpha.device
-        centre = sum(over(lambda x: x.sum(0), self.portions(), device), torch.zeros_like(self.alpha[:1]))
-        near = over(lambda x: nearness_to(centre / len(self.alpha), x), self.portions(), device)
-        return written(near, torch.empty_like(self.alpha))
 
 
 def from_lists(alpha: Tensor, view: View, m: int) -> tuple[list[Tensor], Parts]:  # (1, n)
     """The next m points of one run over a large pool: those that `greedy` finds, index for index."""
-    pool, allowed = Field(alpha[0], view), view.allowed[0].clone()
+    device, worth = alpha.device, alpha[0]
     known = view.measured[0].nonzero()[:, 0]
-    pool.see(view.x[known].to(alpha), few=False)
+    view = replace(view, allowed=view.allowed.clone())
+    allowed = view.allowed[0]  # fewer with every list
+
+    def portions() -> Iterator[Tensor]:
+        return (x.to(device) for x in view.x.split(portion(device)))
+
+    def of_all(function: Callable[[Tensor], Tensor]) -> Tensor:  # (n,)
+        return written(over(function, portions(), device), torch.empty_like(worth))
+
+    square = torch.full_like(worth, torch.inf)
+    if len(known):
+        square = of_all(partial(nearest_square, points=view.x[known].to(alpha)))
     chosen: list[Tensor] = []
-    parts: Parts = {"worth": [], "score": [], "distance": [], "cause": []}
+    parts: Parts = {}
     while len(chosen) < m:
         floor: tuple[float, int] | None = None
         count, near = m - len(chosen), None
         if not len(known) and not chosen:
-            near = pool.nearness()
-            index, _ = largest(pool.alpha * near, allowed, 1)
+            centre = sum(over(lambda x: x.sum(0), portions(), device), torch.zeros_like(worth[:1])) / len(worth)
+            near = of_all(partial(nearness_to, centre))
+            index, _ = largest(worth * near, allowed, 1)
             count, near = 1, near[index]
         else:
-            index, value = largest(pool.alpha * pool.square, allowed, LISTED)
-            least = float(value.min())
-            floor = least, int((value == least).nonzero()[-1])
-            if len(index) == int(allowed.sum()):
-                floor = None  # all are listed
-            elif float(value.max()) <= 0:
-                index, _ = largest(per_measurement(alpha, view)[0], allowed, count)
-                floor = None  # and so it stays
-        some = replace(
-            view,
-            x=view.x[index].to(alpha),
-            allowed=torch.ones_like(index[None], dtype=torch.bool),
-            measured=view.measured[:, index],
-            times=None if view.times is None else view.times[:, index],
-        )
-        found, own = greedy(alpha[:, index], some, pool.square[None, index], count, floor, near)
+            index, value = largest(worth * square, allowed, LISTED)
+            if len(index) < int(allowed.sum()):  # not all are listed
+                least = float(value.min())
+                if float(value.max()) > 0:
+                    floor = least, int((value == least).nonzero()[-1])
+                else:  # and so it stays
+                    index, _ = largest(per_measurement(alpha, view)[0], allowed, count)
+        score, some = among(Score(alpha), view, index)
+        some = replace(some, x=some.x.to(alpha))
+        found, own = greedy(score.alpha, some, square[None, index], count, floor, near)
         places = torch.cat(found)
         new = index[places]
         chosen.extend(new[:, None])
-        for name in parts:
-            parts[name].extend(own[name])
+        for name, part in own.items():
+            parts.setdefault(name, []).extend(part)
         allowed[new] = False
         if len(chosen) < m:
-            pool.see(some.x[places])
+            square = torch.minimum(square, of_all(partial(nearest_chosen, points=some.x[places])))
     return chosen, parts
-
-
-def positive(alpha: Tensor) -> Tensor:  # (..., n)
-    """α without its negative values; 1 everywhere where nothing is positive."""
-    alpha = alpha.clamp_min(0)
-    return torch.where((alpha > 0).any(-1, keepdim=True), alpha, 1.0)
 
 
 def per_measurement(alpha: Tensor, view: View) -> Tensor:  # (..., n)
@@ -186,10 +153,14 @@ def per_measurement(alpha: Tensor, view: View) -> Tensor:  # (..., n)
     return alpha / (1 + measurements(view).to(alpha))
 
 
-def square_to(x: Tensor, index: Tensor) -> Tensor:  # (n, d), (...) -> (..., n)
+def square_to(x: Tensor, points: Tensor) -> Tensor:  # (n, d), (..., d) -> (..., n)
     """Squared distance of every point to one point per run."""
-    points = x[index]
     return ((x - points[..., None, :]) ** 2).sum(-1)
+
+
+def nearest_chosen(x: Tensor, points: Tensor) -> Tensor:  # (n, d), (k, d) -> (n,)
+    """Squared distance to the nearest of some points, to the bit as `greedy` has it."""
+    return reduce(torch.minimum, (square_to(x, point) for point in points))
 
 
 def nearness_to(centre: Tensor, x: Tensor) -> Tensor:  # (n, d) -> (n,)
@@ -197,14 +168,8 @@ def nearness_to(centre: Tensor, x: Tensor) -> Tensor:  # (n, d) -> (n,)
     return 1 / (1 + ((x - centre) ** 2).sum(-1))
 
 
-def nearest_square(x: Tensor, measured: Tensor) -> Tensor:  # (n, d), (..., n) -> (..., n)
-    """Squared distance to the nearest measured point; infinite where nothing was measured."""
-    rows = []
-    for row in measured.reshape(-1, measured.shape[-1]):
-        points = x[row]
-        if points.shape[0] == 0:
-            rows.append(torch.full_like(x[:, 0], torch.inf))
-            continue
-        parts = x.split(max(1, 10**7 // points.shape[0]))  # at most 10⁷ distances at a time
-        rows.append(torch.cat([torch.cdist(part, points).amin(-1) for part in parts]) ** 2)
-    return torch.stack(rows).reshape(measured.shape)
+def nearest_square(x: Tensor, points: Tensor) -> Tensor:  # (n, d), (k, d) -> (n,)
+    """Squared distance to the nearest of some points, at most 10⁷ at a time; infinite where there is none."""
+    if not len(points):
+        return torch.full_like(x[:, 0], torch.inf)
+    return torch.cat([torch.cdist(part, points).amin(-1) for part in x.split(max(1, 10**7 // len(points)))]) ** 2

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-
 from aicau.acquisition.base import Score, View
 from aicau.batching.base import Selection, at, check_enough, largest, take_best
 from aicau.core.runs import portion
@@ -33,9 +31,8 @@ class Top:
         for _ in range(m):
             index, allowed = take_best(alpha, allowed)
             chosen.append(index)
-        worth = torch.stack([at(alpha, index) for index in chosen], -1)
-        index = torch.stack(chosen, -1)
-        return Selection(index if some is None else some[index], {"worth": worth, "score": worth})
+        worth = [at(alpha, index) for index in chosen]
+        return Selection.of(chosen, {"worth": worth, "score": worth}, some)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         """Why a point was chosen, in words."""

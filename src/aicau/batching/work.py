@@ -1,26 +1,98 @@
-"""What `gain` knows of one target (aicau.batching.gain has the symbols): φ, A and M before a point is chosen (`Basis`),
-and the gains of the points that a step looks at (`Work`)."""
+"""What `gain` knows of one target (aicau.batching.gain has the symbols): its prior covariance, explicit features for it
+by landmarks, A and M before a point is chosen (`Basis`), and gains of the points that a step looks at (`Work`)."""
 
-import functools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial, reduce
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
-from aicau.batching.features import Features
+from aicau.batching.base import positive
 from aicau.core.omega import Cobias
-from aicau.core.runs import over, portions
+from aicau.core.runs import PORTION, over, portions
+from aicau.ensembles import gradients
+from aicau.gp import rbf
 
+KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
+Seen = tuple[Tensor, list[gradients.Layer]]  # of some points: coordinates in lengths, and what networks see
+
+
+class Covariance:
+    """k of one run, between any points of the pool; scales are those of some evenly spaced points."""
+
+    def __init__(self, view: View, some: Tensor, members: int | None = None) -> None:  # None: all networks
+        lengths = getattr(view.cobias, "lengths", None)
+        self.lengths = view.x.new_ones(view.x.shape[-1]) if lengths is None else lengths[0].to(view.x)
+        if lengths is None:
+            square = torch.cdist(view.x[some], view.x[some]) ** 2
+            near = square[square > 0]
+            self.lengths = self.lengths * (near.median().sqrt() if len(near) else 1.0)
+        fitted: Any = view.fitted
+        self.layers: Callable[[Tensor], list[gradients.Layer]] | None = None
+        if view.points is not None and not view.task.probabilities and hasattr(fitted, "layers"):
+            self.layers = partial(fitted.layers, members=members)
+        self.size = 1.0
+        if self.layers is not None:
+            self.size = float(gradients.squares(self.layers(view.points[some])).mean())  # type: ignore[index]
+            self.layers = self.layers if self.size > 0 else None
+
+    def of(self, x: Tensor, points: Tensor | None) -> Seen:  # (m, d) twice
+        """What the kernels need of any points."""
+        return x / self.lengths, [] if self.layers is None or points is None else self.layers(points)
+
+    def between(self, a: Seen, b: Seen) -> Tensor:
+        smooth = rbf(torch.cdist(a[0], b[0]) ** 2)
+        return smooth if not a[1] else 0.5 * (smooth + gradients.between(a[1], b[1]).to(smooth) / self.size)
+
+    def variance(self, a: Seen) -> Tensor:  # (m,)
+        one = torch.ones_like(a[0][:, 0])
+        return one if not a[1] else 0.5 * (one + gradients.squares(a[1]).to(one) / self.size)
+
+
+class Features:
+    """φ and ρ of any points of the pool."""
+
+    def __init__(self, view: View, most: int, members: int | None = None) -> None:
+        n, known = len(view.x), view.measured[0].nonzero()[:, 0]
+        known = known[evenly(len(known), most // 2, view.x)] if n > most else known[:0]
+        some = evenly(n, most - len(known), view.x)
+        self.covariance = Covariance(view, some, members)
+        self.index, self.view = torch.cat([known, some]).unique(), view
+        self.landmarks = self._seen(self.index)
+        values, vectors = torch.linalg.eigh(self.covariance.between(self.landmarks, self.landmarks).double())
+        kept = values > KEPT * values[-1]
+        self.root = (vectors[:, kept] / values[kept].sqrt()).to(view.x)
+        self.whole: tuple[Tensor, Tensor] | None = None  # of a small pool, kept
+        self.whole = self.at(torch.arange(n, device=view.x.device)) if n <= PORTION else None
+
+    def at(self, index: Tensor) -> tuple[Tensor, Tensor]:  # (m,) -> (m, p), (m,)
+        """φ and ρ."""
+        if self.whole is not None:
+            return self.whole[0][index], self.whole[1][index]
+        points = self._seen(index)
+        phi = self.covariance.between(points, self.landmarks) @ self.root
+        return phi, (self.covariance.variance(points) - (phi**2).sum(-1)).clamp_min(0)
+
+    def _seen(self, index: Tensor) -> Seen:
+        view = self.view
+        return self.covariance.of(view.x[index], None if view.points is None else view.points[index])
+
+
+def evenly(n: int, most: int, like: Tensor) -> Tensor:
+    """At most `most` of n places, evenly spaced."""
+    return torch.linspace(0, max(0, n - 1), min(n, most), dtype=torch.double, device=like.device).long()
 
 
 class Basis:
     """What is known of one target before a point is chosen."""
 
     def __init__(self, score: Score, view: View, landmarks: int, members: int | None = None) -> None:
-        self.alpha, self.noise = positive(score.alpha[0]).to(view.x), noise_of(view).to(view.x)
+        alpha = score.alpha[0].nan_to_num(0.0, 0.0, 0.0)
+        self.alpha, self.noise = positive(alpha).to(view.x), noise_of(view).to(view.x)
         self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
         if view.chance is not None:
             self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
@@ -59,7 +131,13 @@ class Work:
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
-    return functools.reduce(torch.add, parts)  # of one part, the same bits
+    return reduce(torch.add, parts)  # of one part, the same bits
+
+
+def price_of(cost: Tensor, left: float, points: int) -> Tensor:  # (n,)
+    """What each counts as costing: not less than what is left for each point; 1 where money decides nothing."""
+    price = cost.clamp_min(left / points)
+    return torch.where((price > 0) & price.isfinite(), price, 1.0)
 
 
 def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
@@ -82,7 +160,9 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
 def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
     """M, and the error expected over the whole pool."""
     if view.stands is not None:  # a landmark that stood for others would look as if it were all of them
-        alpha = (alpha * view.stands[0].to(alpha)).index_fill(0, features.index, 0.0)
+        stands = view.stands[0].to(alpha)
+        others = stands.index_fill(0, features.index, 0.0)
+        alpha = alpha * (others if 2 * others.sum() > stands.sum() else stands)  # where few count each is a landmark
     some = (alpha > 0).nonzero()[:, 0]
     before = inside.to(view.x)
 
@@ -104,9 +184,3 @@ def noise_of(view: View) -> Tensor:  # (n,)
     if isinstance(view.cobias, Cobias) and view.cobias.noise is not None:
         return view.cobias.noise[0].clamp_min(1e-6)
     return torch.full_like(view.x[:, 0], NOISE)
-
-
-def positive(alpha: Tensor) -> Tensor:  # (n,)
-    """α without what is negative or no number; 1 everywhere where nothing is positive."""
-    alpha = alpha.nan_to_num(0.0, 0.0, 0.0).clamp_min(0)
-    return alpha if bool((alpha > 0).any()) else torch.ones_like(alpha)

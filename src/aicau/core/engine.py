@@ -9,7 +9,7 @@ import multiprocessing
 import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -82,7 +82,7 @@ class Engine:
         elif self.name == LOCAL:
             with ProcessPoolExecutor(self.jobs, multiprocessing.get_context("spawn"), one_thread) as pool:
                 try:
-                    yield from _window(parts, lambda part: pool.submit(function, part), lambda one: one.result(), self)
+                    yield from window(parts, lambda part: pool.submit(function, part), Future.result, 4 * self.jobs)
                 finally:
                     pool.shutdown(wait=False, cancel_futures=True)
         else:
@@ -96,16 +96,16 @@ class Engine:
         kept = ray.put(function)  # once for each machine, not with every part
         task = ray.remote(_alone).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
         with _plain_errors(ray):
-            yield from _window(parts, lambda part: task.remote(kept, part), ray.get, self)
+            yield from window(parts, lambda part: task.remote(kept, part), ray.get, 4 * self.width)
 
 
 HERE = Engine()
 
 
-def _window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any], T], engine: Engine) -> Iterator[T]:
+def window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any], T], most: int) -> Iterator[T]:
     """Results in the order of their parts; so many are under way that no place waits, and memory holds a few."""
     rest = iter(parts)
-    waiting = deque(map(begin, islice(rest, 4 * engine.width)))
+    waiting = deque(map(begin, islice(rest, most)))
     while waiting:
         yield result(waiting.popleft())
         waiting.extend(map(begin, islice(rest, 1)))

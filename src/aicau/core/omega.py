@@ -10,6 +10,7 @@ Nothing here ever forms an n × n matrix except `dense()`, which tests use.
 """
 
 import functools
+import inspect
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +19,9 @@ from torch import Tensor
 
 from aicau.core.errors import InputError
 from aicau.core.runs import over, portion
+
+# Where eigenvalues are equal Lanczos goes on from a random vector: of older SciPy the same in every process.
+SEEDED = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ class Omega:
         Where λ is zero to rounding the vector is zero.
         """
         if self.extra is not None:
-            return self._top_eigenpairs_iterative(m)
+            return self._iterated(m)
         values, weights, _ = self.modes(m)
         return values, self.factor @ weights
 
@@ -148,34 +152,26 @@ class Omega:
         values, vectors = torch.linalg.eigh(total)
         return values.clamp_min(0).sqrt()[..., :, None] * vectors.mT
 
-    def _top_eigenpairs_iterative(self, m: int) -> tuple[Tensor, Tensor]:
+    def _iterated(self, m: int) -> tuple[Tensor, Tensor]:
         """Lanczos on products with the matrix, run by run: a diagonal makes the rank full."""
+        if self.factor.ndim > 2:
+            values, vectors = zip(*(self[run]._iterated(m) for run in range(len(self.factor))), strict=True)
+            return torch.stack(values), torch.stack(vectors)
         m = min(m, self.n)
-        lead = self.factor.shape[:-2]
-        flat = self.reshape(-1)
-        values, vectors = [], []
-        for run in range(flat.factor.shape[0]):
-            one = flat[run]
-            if m >= self.n - 1:
-                w, v = torch.linalg.eigh(one.dense().double())
-            else:
 
-                def product(v: object, one: "Omega" = one) -> object:
-                    return one.matmul(torch.as_tensor(v).to(one.factor).reshape(one.n, -1)).cpu().double().numpy()
+        def product(v: object) -> object:
+            return self.matmul(torch.as_tensor(v).to(self.factor).reshape(self.n, -1)).cpu().double().numpy()
 
-                operator = LinearOperator((self.n, self.n), matvec=product, matmat=product, dtype=float)
-                start = torch.ones(self.n, dtype=torch.double).numpy()
-                w, v = (torch.from_numpy(part) for part in eigsh(operator, k=m, which="LA", v0=start))
-            order = torch.argsort(w, descending=True)[:m]
-            values.append(w[order].to(self.factor))
-            vectors.append(v[:, order].to(self.factor))
-        return torch.stack(values).reshape(*lead, m), torch.stack(vectors).reshape(*lead, self.n, m)
-
-    def reshape(self, *lead: int) -> "Omega":
-        """Other leading dimensions, same matrices."""
-        factor = self.factor.reshape(*lead, *self.factor.shape[-2:])
-        extra = None if self.extra is None else self.extra.reshape(*lead, self.n)
-        return Omega(factor, self.weights.reshape(*lead, self.weights.shape[-1]), extra)
+        if m >= self.n - 1:
+            w, v = torch.linalg.eigh(self.dense().double())
+        elif not bool(self.diagonal().any()):  # all 0, which Lanczos refuses
+            w, v = torch.zeros(m), torch.eye(self.n, m)
+        else:
+            operator = LinearOperator((self.n, self.n), matvec=product, matmat=product, dtype=float)
+            found = eigsh(operator, k=m, which="LA", v0=torch.ones(self.n, dtype=torch.double).numpy(), **SEEDED)
+            w, v = (torch.from_numpy(part) for part in found)
+        order = torch.argsort(w, descending=True)[:m]
+        return w[order].to(self.factor), v[:, order].to(self.factor)
 
     def __getitem__(self, index: int | slice) -> "Omega":
         """Matrices of some runs (along the first leading dimension)."""
@@ -197,10 +193,17 @@ class Omega:
         return self.scale(-self.factor.new_ones(1))
 
     def __add__(self, other: "Omega") -> "Omega":
-        return _join(self, other, 1.0)
+        if self.n != other.n:
+            raise InputError(f"matrices over {self.n} and {other.n} points cannot be combined")
+        lead = torch.broadcast_shapes(self.factor.shape[:-2], other.factor.shape[:-2])
+        dtype = torch.promote_types(self.factor.dtype, other.factor.dtype)
+        factor = torch.cat([one.factor.to(dtype).expand(*lead, -1, -1) for one in (self, other)], -1)
+        signs = torch.cat([one.weights.to(dtype).expand(*lead, -1) for one in (self, other)], -1)
+        some = [one.extra for one in (self, other) if one.extra is not None]
+        return Omega(factor, signs, functools.reduce(torch.add, some) if some else None)
 
     def __sub__(self, other: "Omega") -> "Omega":
-        return _join(self, other, -1.0)
+        return self + -other
 
 
 @dataclass(frozen=True)
@@ -215,16 +218,3 @@ class Cobias(Omega):
         one = super().__getitem__(index)
         own = (None if part is None else part[index] for part in (self.noise, self.lengths))
         return Cobias(one.factor, one.signs, one.extra, *own)
-
-
-def _join(a: Omega, b: Omega, sign: float) -> Omega:
-    if a.n != b.n:
-        raise InputError(f"matrices over {a.n} and {b.n} points cannot be combined")
-    lead = torch.broadcast_shapes(a.factor.shape[:-2], b.factor.shape[:-2])
-    dtype = torch.promote_types(a.factor.dtype, b.factor.dtype)
-    factor = torch.cat([p.factor.to(dtype).expand(*lead, *p.factor.shape[-2:]) for p in (a, b)], dim=-1)
-    signs = torch.cat([w.to(dtype).expand(*lead, w.shape[-1]) for w in (a.weights, sign * b.weights)], dim=-1)
-    extra = a.extra
-    if b.extra is not None:
-        extra = sign * b.extra if extra is None else extra + sign * b.extra
-    return Omega(factor, signs, extra)

@@ -1,6 +1,5 @@
 """Candidates: what can be measured, with ids for people and standardised features for distances."""
 
-import functools
 import itertools
 import math
 import threading
@@ -93,21 +92,15 @@ class Frame:
         first = next(parts)
         centre = first.double().mean(0)
 
-        def sums(x: Tensor) -> tuple[Tensor, ...]:
+        def sums(x: Tensor) -> tuple[Any, ...]:
             away = x.double() - centre
-            return torch.tensor(len(x)), away.sum(0), (away**2).sum(0), x.amax(0), x.amin(0)
-
-        def both(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return (
-                *(x + y for x, y in zip(a[:3], b[:3], strict=True)),
-                torch.maximum(a[3], b[3]),
-                torch.minimum(a[4], b[4]),
-            )
+            return len(x), away.sum(0), (away**2).sum(0), x.amax(0), x.amin(0)
 
         found = over(sums, itertools.chain([first], parts), first.device)
-        count, total, square, high, low = functools.reduce(both, found)
-        spread = (square / count - (total / count) ** 2).clamp_min(0).sqrt()
-        return cls._of((centre + total / count).to(high), spread.to(high), high, low)
+        counts, totals, squares, highs, lows = zip(*found, strict=True)
+        high, low, away = torch.stack(highs).amax(0), torch.stack(lows).amin(0), sum(totals) / sum(counts)
+        spread = (sum(squares) / sum(counts) - away**2).clamp_min(0).sqrt()
+        return cls._of((centre + away).to(high), spread.to(high), high, low)
 
     @classmethod
     def _of(cls, mean: Tensor, spread: Tensor, high: Tensor, low: Tensor) -> "Frame":
@@ -179,13 +172,8 @@ class Rows:
     def __getitem__(self, index: Tensor | slice) -> Tensor:  # (...) -> (..., d)
         index = torch.arange(len(self))[index] if isinstance(index, slice) else index.cpu()
         flat = index.reshape(-1)
-        if (
-            index.ndim == 1
-            and len(flat)
-            and int(flat[-1] - flat[0]) == len(flat) - 1
-            and bool((flat.diff() == 1).all())
-        ):
-            return self._found(flat)
+        if index.ndim == 1 and len(index) and bool((index.diff() == 1).all()):  # they follow each other
+            return self._found(index)
         numbers, rows = self.held
         known = torch.isin(flat, numbers)
         missing = flat[~known].unique()
@@ -256,13 +244,13 @@ def located(x: "Tensor | Rows") -> Any:  # (n, d)
     return x.then(x.frame.coordinates) if isinstance(x, Rows) else coordinates(x)
 
 
-def coordinates(x: "Tensor | Rows") -> Tensor:  # (n, d)
+def coordinates(x: Tensor) -> Tensor:  # (n, d)
     """Features for distances: standardised, and no column wider than a uniform one of variance 1.
 
     Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
     distant points then looks nowhere else (docs/comparison.md has figures).
     """
-    return Frame.of(x).coordinates(x[:])
+    return Frame.of(x).coordinates(x)
 
 
 def standardise(x: Any) -> Tensor:  # (n, d)

@@ -8,7 +8,6 @@ step waits for it (measured: 8 ms instead of 60 µs for a Cholesky decomposition
 """
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
@@ -17,6 +16,8 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+
+from aicau.core.engine import window
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -69,19 +70,11 @@ def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | 
         with threads(1):
             yield from map(function, parts)
         return
-    waiting: deque[Future[T]] = deque()
+    pool = ThreadPoolExecutor(cores, initializer=alone)
     try:
-        with ThreadPoolExecutor(cores, initializer=alone) as pool:
-            try:
-                for part in parts:
-                    waiting.append(pool.submit(function, part))
-                    if len(waiting) > 2 * cores:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        yield from window(parts, lambda part: pool.submit(function, part), Future.result, 2 * cores + 1)
     finally:
+        pool.shutdown(cancel_futures=True)
         torch.set_num_threads(before)  # for threads that begin later
 
 
@@ -116,9 +109,8 @@ def moved(thing: T, device: torch.device) -> T:
         return type(thing)(moved(value, device) for value in thing)
     if not is_dataclass(thing) or isinstance(thing, type):
         return thing
-    return replace(
-        thing, **{each.name: moved(getattr(thing, each.name), device) for each in fields(thing) if each.init}
-    )
+    parts = {each.name: moved(getattr(thing, each.name), device) for each in fields(thing) if each.init}
+    return replace(thing, **parts)
 
 
 def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aicau import Omega
-from aicau.core.inparts import InParts
+from aicau.batching.portions import InParts
 
 N, R, M, FEW = 400, 4, 12, 30
 
