@@ -456,6 +456,20 @@ def test_wells_that_candidates_came_in_are_no_places_on_the_plate(client, folder
     client.ready("stock")
 
 
+def test_columns_called_id_and_number_are_not_taken_for_those_of_the_page(client, folder):
+    frame = pool(20).assign(id="other", state="solid", number=0)
+    with Campaign.create(folder / "odd.db", frame, "hit", id="compound") as campaign:
+        ids = set(campaign.ask(3)["compound"])
+    shown = client.get("/c/odd/next.json").json()["rows"]
+    assert ({row["id"] for row in shown}, {row["state"] for row in shown}) == (ids, {"pending"})
+    for _ in range(2):
+        client.get("/c/odd/candidates")
+        client.ready("odd")
+    shown = client.get("/c/odd/candidates.json").json()["rows"]
+    assert [row["id"] for row in shown] == frame.compound.tolist()
+    assert {row["id"] for row in shown if row["state"] == "pending"} == ids
+
+
 def test_names_of_people_and_files_may_have_any_letters(client):
     for name in ("Zoë", "李 <b>", 'a "b"; c=1'):
         assert client.post("/name", {"name": name}).status_code == 303

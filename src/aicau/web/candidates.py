@@ -108,7 +108,7 @@ class Candidates:
         names = {f"{prefix}{name}": name for prefix, own in ((SAID, self.said), (POOL, self.pool)) for name in own}
         picked = self.table.select([f"{POOL}{self.id}", *names]).take(pa.array(some)).to_pylist()
         return [
-            {"number": int(at), "id": str(row[f"{POOL}{self.id}"]), **{name: row[key] for key, name in names.items()}}
+            {name: row[key] for key, name in names.items()} | {"number": int(at), "id": str(row[f"{POOL}{self.id}"])}
             for at, row in zip(some, picked, strict=True)
         ], len(order)
 

@@ -92,7 +92,7 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         rows = [] if frame is None else control_rows(plate, settings["id"], frame).to_dict("records")
     points = sum(row["reason"] != "control" for row in rows)
     states = [*states[:points], *["control"] * (len(rows) - points)]
-    shown = plain([{"id": str(row[settings["id"]]), "state": s, **row} for row, s in zip(rows, states, strict=True)])
+    shown = plain([row | {"id": str(row[settings["id"]]), "state": s} for row, s in zip(rows, states, strict=True)])
     names, kinds = list(rows[0] if rows else ()), {c["name"]: c["kind"] for c in settings["columns"]}
     return data | {
         "round": number,
