@@ -190,7 +190,7 @@ def failed(visit: Visitor, ids: Ids, batch: Word = "") -> Response:
             raise InputError(f"{name!r} is not pending, so it cannot have failed; nothing was changed")
         known = told["replicate"][told[id].astype(str) == name]
         numbers.append((name, seen + 1 + max([len(known), *known.dropna()])))
-    same = {campaign.settings["target"]: "", "status": "failed"}
+    same = dict.fromkeys(campaign.targets, "") | {"status": "failed"}
     same |= {campaign.settings["batch"]: batch} if campaign.settings["batch"] else {}
     rows = pd.DataFrame(numbers, columns=[id, "replicate"]).assign(**same)
     return visit.answer("next", failed=campaign.tell(rows)["failed"])
