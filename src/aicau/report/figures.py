@@ -12,9 +12,11 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
+from numpy.typing import NDArray
 
 from aicau.campaign.setup import called
 from aicau.report import svg
@@ -127,8 +129,8 @@ def decomposition(axes: Axes, contents: Contents) -> None:
     table = contents.rounds
     if table.empty:
         return
-    parts = [(table.epistemic, BLUE, "epistemic"), (table.bias, ORANGE, contents.words.bias)]
-    _bars(axes, [*parts, (table.aleatoric, GREY, "noise")])
+    parts = (("epistemic", BLUE, "epistemic"), ("bias", ORANGE, contents.words.bias), ("aleatoric", GREY, "noise"))
+    _bars(axes, [(table[field].tolist(), colour, name) for field, colour, name in parts])
     _names(axes, table.measurements.astype(str).tolist())
     _label(axes, "measurements behind the model", contents.words.parts)
 
@@ -234,26 +236,30 @@ def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
     return [*own, *((GREY, None if at else "others") for at in range(len(names) - len(own)))]
 
 
+def _dots(axes: Axes, points: NDArray[np.float64], **look: Any) -> PathCollection:
+    return axes.scatter(points[:, 0], points[:, 1], **look)
+
+
 def candidates(axes: Axes, contents: Contents) -> None:
     """The candidates in two dimensions: measured ones by value or class, the next ones circled."""
     found, labels = contents.map, contents.labels
     pale = {"linewidths": 0, "rasterized": True}
     if found.predicted is None:
-        axes.scatter(*found.candidates.T, s=6, color=GREY, alpha=0.5, label="candidates", **pale)
+        _dots(axes, found.candidates, s=6, color=GREY, alpha=0.5, label="candidates", **pale)
     if labels is not None:
         for at, (colour, label) in enumerate(legend(labels.names)):
             if found.predicted is not None:
-                axes.scatter(*found.candidates[found.predicted == at].T, s=12, color=colour, alpha=0.35, **pale)
-            axes.scatter(*found.measured[found.values == at].T, s=24, color=colour, label=label)
+                _dots(axes, found.candidates[found.predicted == at], s=12, color=colour, alpha=0.35, **pale)
+            _dots(axes, found.measured[found.values == at], s=24, color=colour, label=label)
     elif len(found.measured):
         edge = {"edgecolors": GREY, "linewidths": 0.5, "cmap": "viridis"}
-        dots = axes.scatter(*found.measured.T, s=24, c=found.values, label="measured", gid="measured", **edge)
+        dots = _dots(axes, found.measured, s=24, c=found.values, label="measured", gid="measured", **edge)
         bar = axes.figure.colorbar(dots, ax=axes, pad=0.01, fraction=0.04)
         bar.set_label(_short(f"mean {called(contents.settings)}"))
         bar.outline.set_visible(False)
     if len(found.pending):
         ring = {"facecolors": "none", "edgecolors": "k", "lw": 1.4, "gid": "ink-next"}
-        axes.scatter(*found.pending.T, s=52, label="next (pending)", **ring)
+        _dots(axes, found.pending, s=52, label="next (pending)", **ring)
     axes.grid(False)
     _label(axes, *found.axes)
 

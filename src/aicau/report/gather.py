@@ -92,7 +92,7 @@ def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model |
     said = pd.DataFrame(model.predict(list(some)).columns(), index=[*some.values()])
     if "mean" not in said:
         return dict(said["predicted"].astype(str))
-    return {row.Index: f"{row.mean:.3g} ({row.new_low:.3g} to {row.new_high:.3g})" for row in said.itertuples()}
+    return {str(row.Index): f"{row.mean:.3g} ({row.new_low:.3g} to {row.new_high:.3g})" for row in said.itertuples()}
 
 
 def _rounds(campaign: Campaign, moment: Moment) -> tuple[pd.DataFrame, list[Check]]:

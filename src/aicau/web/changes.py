@@ -164,8 +164,8 @@ def ask(
     request_name: Word = "",
     budget: Number = None,
 ) -> Response:
-    kept = {} if preview or not request_name else {"request": request_name}
-    job = visit.start("ask", n=n, replicates=replicates, budget=budget, preview=preview, **kept, **goal.aims())
+    options = {"n": n, "replicates": replicates, "budget": budget, "preview": preview} | goal.aims()
+    job = visit.start("ask", **options, request=request_name if request_name and not preview else None)
     return visit.answer(f"next?job={job}", job=job)
 
 
