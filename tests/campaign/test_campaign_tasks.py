@@ -397,7 +397,7 @@ def test_the_contents_of_labels_in_numbers(tmp_path):
         with campaign.store.reading() as session:
             rows = session.measurements()
         kept = campaign.models.kept(1)
-        assert [r.measurements for r in contents.rounds] == [24, 48, 72]
+        assert contents.rounds.measurements.tolist() == [24, 48, 72]
         new = [row for row in rows if row.tell == 2]
         said = kept.predict(np.array([row.candidate for row in new]))
         given = [said.probability[at, said.labels.index(row.label)] for at, row in enumerate(new)]

@@ -40,8 +40,8 @@ def campaign(tmp_path_factory):
 
 def test_the_contents_in_numbers(campaign):
     contents = gather(campaign)
-    assert [r.round for r in contents.rounds] == [2, 3, 4]
-    assert [r.measurements for r in contents.rounds] == [20, 40, 60]
+    assert contents.rounds["round"].tolist() == [2, 3, 4]
+    assert contents.rounds.measurements.tolist() == [20, 40, 60]
     table = contents.progress.rounds
     assert table.measurements.tolist() == [20, 40, 60]
     assert table.held_out.isna().tolist() == [False, False, True]
@@ -65,7 +65,7 @@ def test_the_contents_in_numbers(campaign):
     assert contents.map.candidates.shape == (80, 2)
     assert contents.map.measured.shape == (30, 2)
     assert contents.map.pending.shape == (6, 2)
-    assert contents.states == ["pending"] * 6
+    assert contents.batch[1] == ["pending"] * 6
 
 
 class Reader(HTMLParser):
@@ -102,8 +102,18 @@ def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
     ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(ids) == len(set(ids)) > 100
     assert re.search(r"Of 40 new measurements, \d+% fell into the 95% interval", words)
-    contents = gather(campaign)
-    assert contents.batch is not None
+    assert gather(campaign).batch[0] is not None
+
+
+def test_a_plate_of_which_no_row_is_looked_at_lends_its_name_to_no_other(tmp_path, monkeypatch):
+    """The effects of plates are found from some of very many rows."""
+    monkeypatch.setattr("aicau.gp.plates.EFFECT_ROWS", 4)
+    pool = pd.DataFrame({"id": [f"c{i}" for i in range(21)], "x": np.linspace(0, 1, 21)})
+    with Campaign.create(tmp_path / "c.db", pool, target="y", batch="day", ensemble="paper") as campaign:
+        days = ["d0"] * 10 + ["d1"] + ["d2"] * 10
+        campaign.tell(pd.DataFrame({"id": pool["id"], "y": np.arange(21) % 5 * 0.1, "day": days}))
+        found = gather(campaign).noise.batches
+    assert [(one.name, one.count) for one in found] == [("d0", 10), ("d2", 10)]
 
 
 def test_the_same_campaign_gives_the_same_page(campaign, tmp_path):

@@ -47,6 +47,15 @@ def test_a_value_is_confirmed(lab):
         assert campaign.warnings() == []
 
 
+def test_a_well_that_failed_has_no_value_of_any_target(lab):
+    client, _, path = lab
+    with Campaign.open(path) as campaign:
+        id = campaign.ask(2)["compound"][0]
+    answer = client.post("/c/two/failed", {"ids": [id], "batch": "P2"}, headers=JSON)
+    assert answer.json()["failed"] == 1
+    assert client.get("/c/two/next.json").json()["pending"] == 1
+
+
 def test_a_running_campaign_gets_a_plate(lab):
     client, _, path = lab
     form = {"layout": "96", "controls": "DMSO=4", "avoid_edges": "true"}

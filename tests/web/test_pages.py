@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import escape
 from starlette.testclient import TestClient
 
 from aicau import Campaign
@@ -272,7 +273,8 @@ def test_a_campaign_is_made_of_a_dropped_table(client, folder):
     shown = client.get(f"{page}.json").json()
     assert shown["id"] == "compound"
     assert {c["name"]: c["kind"] for c in shown["columns"]}["solvent"] == "category"
-    shown = client.get(f"{page}.json?id=compound&ignore=note").json()
+    client.post(page, {"id": "compound", "ignore": ["note"], "again": "true"})
+    shown = client.get(f"{page}.json").json()
     assert {c["name"]: c["kind"] for c in shown["columns"]}["note"] == "ignored"
     form = {"name": "second", "target": "hit", "id": "compound", "task": "classification", "ignore": ["note"]}
     for bad in ("../up", "a/b", "", "screen"):
@@ -435,13 +437,49 @@ def test_numbers_as_json_and_a_batch_as_plates():
         "b": [1, 2.0],
         "c": [{"x": None}, {"x": 1.0}],
     }
-    made = plates([{"id": str(at)} for at in range(97)])
+    made = plates([{"id": str(at)} for at in range(97)], False)
     assert (len(made), made[0]["size"]) == (1, 384)
     assert made[0]["rows"][4][1][0]["id"] == "96"
-    made = plates([{"id": "a", "well": "B02"}, {"id": "b", "well": "H12"}])
+    made = plates([{"id": "a", "well": "B02"}, {"id": "b", "well": "H12"}], True)
     assert made[0]["size"] == 96
     assert made[0]["rows"][1][1][1]["id"] == "a"
     assert made[0]["given"]
+    made = plates([{"id": "a", "well": "A01"}, {"id": "b", "well": "AF48"}], True)
+    assert (len(made), made[0]["size"]) == (1, 1536)
+    assert made[0]["rows"][31] == ("AF", [*[None] * 47, {"id": "b", "well": "AF48"}])
+
+
+def test_wells_that_candidates_came_in_are_no_places_on_the_plate(client, folder):
+    with Campaign.create(folder / "stock.db", pool(20).assign(well="A01"), "hit", id="compound") as campaign:
+        ids = campaign.ask(3)["compound"]
+    text = client.get("/c/stock/next").text
+    assert [f'<td class="pending" title="{id}: ' in text for id in ids] == [True] * 3
+    client.ready("stock")
+
+
+def test_columns_called_id_and_number_are_not_taken_for_those_of_the_page(client, folder):
+    frame = pool(20).assign(id="other", state="solid", number=0)
+    with Campaign.create(folder / "odd.db", frame, "hit", id="compound") as campaign:
+        ids = set(campaign.ask(3)["compound"])
+    shown = client.get("/c/odd/next.json").json()["rows"]
+    assert ({row["id"] for row in shown}, {row["state"] for row in shown}) == (ids, {"pending"})
+    for _ in range(2):
+        client.get("/c/odd/candidates")
+        client.ready("odd")
+    shown = client.get("/c/odd/candidates.json").json()["rows"]
+    assert [row["id"] for row in shown] == frame.compound.tolist()
+    assert {row["id"] for row in shown if row["state"] == "pending"} == ids
+
+
+def test_names_of_people_and_files_may_have_any_letters(client):
+    for name in ("Zoë", "李 <b>", 'a "b"; c=1'):
+        assert client.post("/name", {"name": name}).status_code == 303
+        assert f'name="name" value="{escape(name)}"' in client.get("/c/screen/history").text
+        client.post("/c/screen/exclude", {"ids": ["c1"], "reason": "not soluble"})
+        client.post("/c/screen/include", {"ids": ["c1"]})
+        assert client.get("/c/screen/history.json").json()["rows"][0]["author"] == name
+    long = "𠀀" * 90 + ".csv"  # letters of four bytes
+    assert client.post("/new", files={"file": (long, "id,a\n1,2\n2,3\n")}, headers=JSON).status_code == 200
 
 
 def test_too_large_an_upload_is_refused(client):

@@ -125,13 +125,11 @@ class Showing(Looking):
 
         It replaces an earlier report, and another file only with `force`.
         """
-        from aicau.report.gather import gather
         from aicau.report.page import render
 
         force = force or is_report(named(path))
         check_new(named(path), force, self.store.engine.url.database)
-        every = [gather(view) for view in self.views()]  # type: ignore[arg-type]
-        text = render(*every, status=self.status())
+        text = render(self)  # type: ignore[arg-type]
         return write_whole(Path(path), lambda partial: partial.write_text(text, encoding="utf-8"), force)
 
     def plot_learning_curve(self) -> "Figure":

@@ -9,18 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from aicau.campaign.progress import Progress
+from aicau.campaign.setup import task_of
 from aicau.report.platemap import Plate
-
-
-@dataclass(frozen=True)
-class Round:
-    """The model before one batch."""
-
-    round: int
-    measurements: int
-    epistemic: float
-    bias: float  # the square of it for values
-    aleatoric: float
 
 
 @dataclass(frozen=True)
@@ -30,18 +20,18 @@ class Batch:
     name: str
     count: int
     shift: float
-    error: float | None
+    error: float
 
 
 @dataclass(frozen=True)
 class Noise:
-    batches: tuple[Batch, ...]
-    replicates: tuple[tuple[float, float, int], ...]  # mean, standard deviation, count
-    sd: float
-    freedom: int
-    between: float | None  # standard deviation between batches
+    batches: Sequence[Batch] = ()
+    replicates: Sequence[tuple[float, float, int]] = ()  # mean, standard deviation, count
+    sd: float = 0.0
+    freedom: int = 0
+    between: float | None = None  # standard deviation between batches
     dispersion: float | None = None  # of counts: variance over a Poisson's
-    predicted: tuple[float, ...] = ()  # standard deviation that the model expects of the same replicates
+    predicted: Sequence[float] = ()  # standard deviation that the model expects of the same replicates
 
 
 @dataclass(frozen=True)
@@ -49,11 +39,11 @@ class Labels:
     """What labels said, where classes are measured."""
 
     names: tuple[str, ...]
-    counts: tuple[int, ...]  # labels of each
-    confusion: tuple[tuple[int, ...], ...]  # told (rows) and predicted (columns), out of fold
-    agree: tuple[int, ...]  # candidates with several labels that all say the same, by that label
-    differ: tuple[int, ...]  # ... that do not, by the most frequent label
-    batches: tuple[tuple[str, tuple[int, ...]], ...]  # labels of each class in each batch
+    counts: Sequence[int]  # labels of each
+    confusion: Sequence[Sequence[int]]  # told (rows) and predicted (columns), out of fold
+    agree: Sequence[int]  # candidates with several labels that all say the same, by that label
+    differ: Sequence[int]  # ... that do not, by the most frequent label
+    batches: Sequence[tuple[str, Sequence[int]]]  # labels of each class in each batch
 
     @property
     def tested(self) -> int:
@@ -73,40 +63,29 @@ class Map:
     shares: Sequence[float]  # of the variance, per axis
     features: int
     total: int
-    predicted: NDArray[np.int64] | None = None  # (k,) class of each candidate drawn; values are classes then
-    axes: tuple[str, str] = ("first principal component", "second principal component")
-    moved: bool = False  # points at one place were moved apart
+    predicted: NDArray[np.int64] | None  # (k,) class of each candidate drawn; values are classes then
+    axes: tuple[str, str]
+    moved: bool  # points at one place were moved apart
 
 
 @dataclass(frozen=True)
 class Contents:
     settings: dict[str, Any]
-    status: dict[str, Any]
-    rounds: list[Round]
+    rounds: pd.DataFrame  # of each model: round, measurements, epistemic, bias (the square of it for values), aleatoric
     calibration: list[tuple[float, float, int]]
     noise: Noise
     map: Map
-    batch: pd.DataFrame | None
-    batch_round: int | None
-    states: list[str]
+    batch: tuple[pd.DataFrame | None, list[str], int | None]  # the last one, states of its points, its round
     progress: Progress
-    name: str  # of the campaign
-    author: str
-    date: str
-    next_step: str
     titles: dict[str, list[str]]  # of points of figures, by the id of their group
     measured: dict[str, str]  # by id
     predicted: dict[str, str]  # of the last batch, by id
-    plates: tuple[Plate, ...] = ()
-    labels: Labels | None = None
-
-    @property
-    def task(self) -> str:
-        return str(self.settings.get("task", "regression"))
+    plates: tuple[Plate, ...]
+    labels: Labels | None
 
     @property
     def words(self) -> "Words":
-        return WORDS[self.task]
+        return WORDS[task_of(self.settings)]
 
 
 @dataclass(frozen=True)

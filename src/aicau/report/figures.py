@@ -6,11 +6,13 @@ page's style sheet gives them font and colour; it also colours what has the grou
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
@@ -19,10 +21,6 @@ from numpy.typing import NDArray
 from aicau.campaign.setup import called
 from aicau.report import svg
 from aicau.report.data import Contents
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
 
 BLUE, ORANGE, GREEN, GREY = "#2878BD", "#D9650F", "#1A9E77", "#98A1B0"
 CLASSES = (BLUE, ORANGE, GREEN, "#C9709F", "#C99A12", "#4FA9DC", "#8A62AD", "#A6761D", "#6B7486", "#86A832")
@@ -67,12 +65,12 @@ def _short(name: str, most: int = 36) -> str:
     return name if len(name) <= most else f"{name[: most // 2 - 1]}..{name[1 - most // 2 :]}"
 
 
-def _label(axes: "Axes", x: str, y: str) -> None:
+def _label(axes: Axes, x: str, y: str) -> None:
     axes.set_xlabel(_short(x))
     axes.set_ylabel(_short(y))
 
 
-def _names(axes: "Axes", names: Sequence[str]) -> None:
+def _names(axes: Axes, names: Sequence[str]) -> None:
     """Write names of bars along the axis; some of them where there are many."""
     every = -(-len(names) // 10)
     shown = [_short(name, 12) for name in names][::every]
@@ -82,7 +80,7 @@ def _names(axes: "Axes", names: Sequence[str]) -> None:
     axes.grid(False, axis="x")
 
 
-def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]]) -> None:
+def _bars(axes: Axes, layers: Sequence[tuple[Sequence[float], str, str | None]]) -> None:
     """Bars on top of each other: height, colour and name of each layer."""
     base = np.zeros(len(layers[0][0]))
     for height, colour, name in layers:
@@ -91,7 +89,7 @@ def _bars(axes: "Axes", layers: Sequence[tuple[Sequence[float], str, str | None]
     axes.set(xlim=(-0.6, max(len(base), 3) - 0.4), ylim=(0, 1.05 * float(base.max()) or 1.0))
 
 
-def learning(axes: "Axes", contents: Contents) -> None:
+def learning(axes: Axes, contents: Contents) -> None:
     """The expected error over all candidates by round, beside predicting the mean and the noise."""
     table = contents.progress.rounds
     if table.empty:
@@ -108,10 +106,10 @@ def learning(axes: "Axes", contents: Contents) -> None:
     _label(axes, "measurements behind the model", f"{contents.words.error} of {called(contents.settings)}")
 
 
-def parity(axes: "Axes", contents: Contents) -> None:
+def parity(axes: Axes, contents: Contents) -> None:
     """Measured values beside what had been predicted of them, the shift of their batch taken out."""
     held = contents.progress.held
-    if held.empty or held.predicted.isna().all():
+    if held.predicted.isna().all():
         return
     ends = [min(held.predicted.min(), held.measured.min()), max(held.predicted.max(), held.measured.max())]
     axes.plot(ends, ends, color=GREY, lw=1.2, ls=(0, (4, 3)), label="ideal")
@@ -127,16 +125,17 @@ def parity(axes: "Axes", contents: Contents) -> None:
     _label(axes, f"{target}, predicted before", f"{target}, measured")
 
 
-def decomposition(axes: "Axes", contents: Contents) -> None:
-    if not contents.rounds:
+def decomposition(axes: Axes, contents: Contents) -> None:
+    table = contents.rounds
+    if table.empty:
         return
     parts = (("epistemic", BLUE, "epistemic"), ("bias", ORANGE, contents.words.bias), ("aleatoric", GREY, "noise"))
-    _bars(axes, [([getattr(r, field) for r in contents.rounds], colour, name) for field, colour, name in parts])
-    _names(axes, [str(r.measurements) for r in contents.rounds])
+    _bars(axes, [(table[field].tolist(), colour, name) for field, colour, name in parts])
+    _names(axes, table.measurements.astype(str).tolist())
     _label(axes, "measurements behind the model", contents.words.parts)
 
 
-def calibration(axes: "Axes", contents: Contents) -> None:
+def calibration(axes: Axes, contents: Contents) -> None:
     if not contents.calibration:
         return
     stated, observed, count = (np.array(column) for column in zip(*contents.calibration, strict=True))
@@ -150,7 +149,7 @@ def calibration(axes: "Axes", contents: Contents) -> None:
     _label(axes, "stated probability", contents.words.observed)
 
 
-def noise(axes: "Axes", contents: Contents) -> None:
+def noise(axes: Axes, contents: Contents) -> None:
     found = contents.noise
     if not found.replicates:
         return
@@ -168,26 +167,27 @@ def noise(axes: "Axes", contents: Contents) -> None:
     _label(axes, f"mean {called(contents.settings)} of a candidate", "standard deviation of its values")
 
 
-def shifts(axes: "Axes", contents: Contents) -> None:
+def shifts(axes: Axes, contents: Contents) -> None:
     rows = contents.noise.batches[-MOST_BATCHES:]
     if not rows:
         return
-    error = [1.96 * (b.error or 0.0) for b in rows]
+    shift, error = [b.shift for b in rows], [1.96 * b.error for b in rows]
     axes.axhline(0, color=GREY, lw=1.2)
-    axes.errorbar(range(len(rows)), [b.shift for b in rows], yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
+    axes.errorbar(range(len(rows)), shift, yerr=error, fmt="o", color=BLUE, elinewidth=1.4)
     _names(axes, [b.name for b in rows])
     _label(axes, contents.settings["batch"] or "batch", f"mean {called(contents.settings)} minus model")
 
 
-def confusion(axes: "Axes", contents: Contents) -> None:
+def confusion(axes: Axes, contents: Contents) -> None:
     """Told labels against predicted ones; the colour is the share of what was told."""
-    table = np.array(contents.labels.confusion if contents.labels else (), dtype=float)
-    if contents.labels is None or not table.sum():
+    labels = contents.labels
+    if labels is None or not labels.tested:
         return
+    table = np.array(labels.confusion, dtype=float)
     share = table / np.maximum(table.sum(1, keepdims=True), 1)
     colour = np.concatenate([np.broadcast_to(to_rgb(BLUE), (*table.shape, 3)), 0.75 * share[..., None]], -1)
     axes.imshow(colour, aspect="auto", interpolation="nearest")
-    _names(axes, contents.labels.names)
+    _names(axes, labels.names)
     axes.set_yticks(axes.get_xticks(), [_short(label.get_text(), 12) for label in axes.get_xticklabels()])
     axes.margins(0)
     axes.grid(False)
@@ -197,7 +197,7 @@ def confusion(axes: "Axes", contents: Contents) -> None:
     _label(axes, "predicted, out of fold", "label told")
 
 
-def agreement(axes: "Axes", contents: Contents) -> None:
+def agreement(axes: Axes, contents: Contents) -> None:
     """Candidates with several labels: whether these agree, by the most frequent one."""
     labels = contents.labels
     if labels is None or not sum(labels.agree) + sum(labels.differ):
@@ -208,14 +208,15 @@ def agreement(axes: "Axes", contents: Contents) -> None:
     _label(axes, "most frequent label", "candidates with several labels")
 
 
-def shares(axes: "Axes", contents: Contents) -> None:
+def shares(axes: Axes, contents: Contents) -> None:
     """Share of each label in each batch."""
-    if contents.labels is None or not contents.labels.batches:
+    labels = contents.labels
+    if labels is None or not labels.batches:
         return
-    names, counts = zip(*contents.labels.batches[-MOST_BATCHES:], strict=True)
+    names, counts = zip(*labels.batches[-MOST_BATCHES:], strict=True)
     table = np.array(counts, dtype=float)
     part = table / np.maximum(table.sum(1, keepdims=True), 1)
-    _bars(axes, [(part[:, at], *look) for at, look in enumerate(legend(contents.labels.names))])
+    _bars(axes, [(part[:, at], *look) for at, look in enumerate(legend(labels.names))])
     if len(names) <= MOST_CELLS:
         for at, total in enumerate(table.sum(1)):
             axes.text(at, 1.01, f"{total:.0f}", ha="center", va="bottom")
@@ -235,11 +236,11 @@ def legend(names: Sequence[str]) -> list[tuple[str, str | None]]:
     return [*own, *((GREY, None if at else "others") for at in range(len(names) - len(own)))]
 
 
-def _dots(axes: "Axes", points: NDArray[np.float64], **look: Any) -> "PathCollection":
+def _dots(axes: Axes, points: NDArray[np.float64], **look: Any) -> PathCollection:
     return axes.scatter(points[:, 0], points[:, 1], **look)
 
 
-def candidates(axes: "Axes", contents: Contents) -> None:
+def candidates(axes: Axes, contents: Contents) -> None:
     """The candidates in two dimensions: measured ones by value or class, the next ones circled."""
     found, labels = contents.map, contents.labels
     pale = {"linewidths": 0, "rasterized": True}

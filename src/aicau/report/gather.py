@@ -19,21 +19,21 @@ from aicau.core.pool import Frame
 from aicau.gp.plates import plate_effects
 from aicau.prediction import Check
 from aicau.report import figures, platemap
-from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise, Round
+from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise
 from aicau.store import Moment
 
 MOST_DRAWN = 4000  # candidates on the map
 GROUP = 12  # stated probabilities behind a point of the calibration
+PARTS = ("measurements", "epistemic", "bias", "aleatoric")  # of what a model states of itself
 APART = 0.8  # share of candidates with a place of their own below which points are moved apart
-_KEPT: "WeakKeyDictionary[Campaign, tuple[Any, Contents]]" = WeakKeyDictionary()
+_KEPT: "WeakKeyDictionary[Campaign, tuple[int, Contents]]" = WeakKeyDictionary()
 
 
 def gather(campaign: Campaign) -> Contents:
     """Fits the model of the last measurements where no one has yet; reads everything else. Kept until something new."""
-    moment = campaign.moment()
-    key = (moment.basis, moment.last_ask, tuple(moment.pending), tuple(moment.barred))
-    if (kept := _KEPT.get(campaign)) is None or kept[0] != key:
-        kept = _KEPT[campaign] = (key, _gather(campaign, moment))
+    version = campaign.version()
+    if (kept := _KEPT.get(campaign)) is None or kept[0] != version:
+        kept = _KEPT[campaign] = (version, _gather(campaign, campaign.moment()))
     return kept[1]
 
 
@@ -50,11 +50,9 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     model = None if campaign.models.missing(moment) else campaign.models.at(moment)
     progress = campaign.outlook()
     rounds, checks = _rounds(campaign, moment)
-    told = campaign.models.told(moment)
-    frame, states, number = campaign.last_batch()
-    noise = _noise(told, model) if model is not None and not told.labels else Noise((), (), 0.0, 0, None)
-    status, name = campaign.status(), campaign.name
-    names = {at: str(id) for at, id in zip(_seen(moment), campaign.describe(_seen(moment)).iloc[:, 0], strict=True)}
+    told, batch = campaign.models.told(moment), campaign.last_batch()
+    seen = sorted({row.candidate for row in moment.rows} | set(moment.pending))
+    names = dict(zip(seen, campaign.describe(seen).iloc[:, 0].astype(str), strict=True))
     values = defaultdict(list)
     for row in moment.rows:
         values[row.candidate].append(row.label or f"{row.value:.4g}")
@@ -65,60 +63,39 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         "last": [],
         "earlier": [],
     }
-    rows = zip(held.candidate, held.measured, held.predicted, held.basis == held.basis.max(), strict=True)
-    for at, measured, predicted, last in rows:
-        words = f"{names[at]}: measured {measured:.4g}, predicted {predicted:.4g}"
-        titles["last" if last else "earlier"].append(words)
+    newest = held.basis.max()
+    for row in held.itertuples():
+        words = f"{names[row.candidate]}: measured {row.measured:.4g}, predicted {row.predicted:.4g}"
+        titles["last" if row.basis == newest else "earlier"].append(words)
     return Contents(
         settings=campaign.settings,
-        status=status,
         rounds=rounds,
         calibration=_calibration(checks),
-        noise=noise,
+        noise=Noise() if model is None or told.labels else _noise(told, model),
         map=_map(campaign, moment, told, model),
-        batch=frame,
-        batch_round=number,
-        states=states,
+        batch=batch,
         progress=progress,
-        name=name,
-        author=campaign.author,
-        date=status["changed"][:16].replace("T", " "),
-        next_step=_next_step(name, status),
         titles=titles,
-        plates=platemap.draw(campaign) if campaign.layouts() else (),
-        predicted=_predicted(names, frame, model),
+        plates=platemap.draw(campaign),
+        predicted=_predicted(names, batch[0], model),
         measured={names[at]: ", ".join(own) for at, own in values.items()},
         labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
     )
 
 
-def _seen(moment: Moment) -> list[int]:
-    """Candidates that a report names."""
-    return sorted({row.candidate for row in moment.rows} | set(moment.pending))
-
-
 def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model | None) -> dict[str, str]:
     """What the model says of the points of the last batch now, by id."""
-    wanted = set() if frame is None else {str(id) for id in frame.iloc[:, 0]}
+    wanted = set() if frame is None else set(frame.iloc[:, 0].astype(str))
     some = {at: id for at, id in names.items() if id in wanted}
     if model is None or not some:
         return {}
-    said = pd.DataFrame(model.predict(list(some)).columns())
+    said = pd.DataFrame(model.predict(list(some)).columns(), index=[*some.values()])
     if "mean" not in said:
-        return dict(zip(some.values(), said["predicted"].astype(str), strict=True))
-    ends = zip(some.values(), said["mean"], said["new_low"], said["new_high"], strict=True)
-    return {id: f"{mean:.3g} ({low:.3g} to {high:.3g})" for id, mean, low, high in ends}
+        return dict(said["predicted"].astype(str))
+    return {str(row.Index): f"{row.mean:.3g} ({row.new_low:.3g} to {row.new_high:.3g})" for row in said.itertuples()}
 
 
-def _next_step(name: str, status: dict[str, Any]) -> str:
-    """The command that comes next."""
-    if pending := status["pending"]:
-        points = "the pending point" if pending == 1 else f"the {pending} pending points"
-        return f"Measure {points}, then tell the results: aicau tell {name} results.csv"
-    return f"Ask for the next batch: aicau ask {name} {status['last_size'] or 8}"
-
-
-def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check]]:
+def _rounds(campaign: Campaign, moment: Moment) -> tuple[pd.DataFrame, list[Check]]:
     """The model of every round, and what was measured next against it."""
     bases = campaign.models.rounds()
     ends = [*(basis for basis, _ in bases[1:]), moment.basis]
@@ -132,9 +109,8 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[list[Round], list[Check
         if new:
             said = model.predict([row.candidate for row in new])
             checks.append(said.check([row.value if row.label is None else row.label for row in new]))
-        f = model.figures
-        rounds.append(Round(number, f.measurements, f.epistemic, f.bias, f.aleatoric))
-    return rounds, checks
+        rounds.append((number, *(getattr(model.figures, name) for name in PARTS)))
+    return pd.DataFrame(rounds, columns=["round", *PARTS]), checks
 
 
 def _calibration(checks: Sequence[Check]) -> list[tuple[float, float, int]]:
@@ -180,11 +156,11 @@ def _labels(told: Told, model: Model | None) -> Labels:
     batches, _ = _tally(told, "batch")
     return Labels(
         told.labels,
-        tuple(table.sum(0).tolist()),
+        table.sum(0).tolist(),
         () if model is None else model.figures.confusion,
-        tuple(agree.tolist()),
-        tuple(differ.tolist()),
-        tuple((name, tuple(counts)) for name, counts in zip(told.batches, batches.tolist(), strict=False)),
+        agree.tolist(),
+        differ.tolist(),
+        tuple(zip(told.batches, batches.tolist(), strict=False)),
     )
 
 
@@ -194,27 +170,26 @@ def _noise(told: Told, model: Model) -> Noise:
     values = rows.groupby("candidate").y
     freedom = len(rows) - values.ngroups
     sd = float(np.sqrt(((rows.y - values.transform("mean")) ** 2).sum() / freedom)) if freedom else 0.0
-    batches: list[Batch] = []
-    between = None
+    batches, between = list[Batch](), None
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
         effects = plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
         between = effects.variance**0.5
-        found = zip(
-            told.batches, effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=False
-        )
-        batches = [Batch(name, int((rows.batch == at).sum()), shift, error) for name, at, shift, error in found]
+        count = rows.batch.value_counts()
+        found = zip(effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=True)
+        known = [one for one in found if one[0] < len(told.batches)]  # some of very many rows may leave out a batch
+        batches = [Batch(told.batches[at], int(count[at]), shift, error) for at, shift, error in known]
     dispersion = getattr(model.predictor, "dispersion", None) if freedom else None
-    expected: tuple[float, ...] = ()
+    expected: list[float] = []
     if freedom and dispersion is None:
         count = values.size()
         count = count[count > 1]
         beside = rows.groupby(["candidate", "batch"]).y.transform("size") - 1  # on one plate: they share its shift
         share = beside.groupby(rows.candidate).sum()[count.index] / (count * (count - 1))
         aleatoric = np.asarray(model.predict(np.array(count.index)).aleatoric)
-        expected = tuple(np.sqrt(np.maximum(aleatoric - share * model.figures.shared, 0.0)).tolist())
-    return Noise(tuple(batches), tuple(replicates(o)), sd, freedom, between, dispersion, expected)
+        expected = np.sqrt(np.maximum(aleatoric - share * model.figures.shared, 0.0)).tolist()
+    return Noise(batches, replicates(o), sd, freedom, between, dispersion, expected)
 
 
 def plane(

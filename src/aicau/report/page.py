@@ -6,23 +6,31 @@ import numpy as np
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 import aicau
+from aicau.campaign.campaign import Campaign
 from aicau.core.errors import InputError
 from aicau.report.data import Contents
 
 
-def render(contents: Contents, *others: Contents, status: dict[str, Any] | None = None) -> str:
-    """Return the whole page, of one target or of several; `status` is that of the campaign, of all targets.
-
-    Every name, label and id in it is escaped.
-    """
-    if not contents.status["asks"] and not contents.status["tells"]:
+def render(campaign: Campaign) -> str:
+    """Return the whole page, of one target or of several; fits the models that are missing."""
+    status = campaign.status()
+    if not status["asks"] and not status["tells"]:
         raise InputError("there is nothing to report yet; ask for a batch or tell some results first")
     from aicau.report import figures
+    from aicau.report.gather import gather
 
-    template = environment("aicau.report").get_template("report.html.j2")
-    drawn = [(one, figures.draw(one)) for one in (contents, *others)]
-    about = {"contents": contents, "every": drawn, "status": status or contents.status}
-    return template.render(**about, batch=last_batch(contents), version=aicau.__version__)
+    every = [(contents, figures.draw(contents)) for contents in map(gather, campaign.views())]
+    about = {"campaign": campaign, "status": status, "every": every, "next_step": _next_step(campaign.name, status)}
+    template, first = environment("aicau.report").get_template("report.html.j2"), every[0][0]
+    return template.render(**about, contents=first, batch=last_batch(first), version=aicau.__version__)
+
+
+def _next_step(name: str, status: dict[str, Any]) -> str:
+    """The command that comes next."""
+    if pending := status["pending"]:
+        points = "the pending point" if pending == 1 else f"the {pending} pending points"
+        return f"Measure {points}, then tell the results: aicau tell {name} results.csv"
+    return f"Ask for the next batch: aicau ask {name} {status['last_size'] or 8}"
 
 
 def environment(*packages: str) -> Environment:
@@ -42,13 +50,14 @@ def number(value: Any, digits: int = 3) -> str:
 
 def last_batch(contents: Contents) -> dict[str, Any]:
     """Points of the last batch with their states, and the names of their columns by what they hold."""
-    if contents.batch is None:
+    frame, states, round = contents.batch
+    if frame is None:
         return {"rows": []}
     id = contents.settings["id"]
     left_out = {id, "reason", *(c["name"] for c in contents.settings["columns"] if c["kind"] == "ignored")}
-    names = [str(name) for name in contents.batch if name not in left_out]
+    names = [str(name) for name in frame if name not in left_out]
     reasons = [name for name in names if name.startswith("reason_")]
     own = [name for name in ("well", "replicate") if name in names]
-    rows = list(zip(contents.batch.to_dict("records"), contents.states, strict=True))
+    rows = list(zip(frame.to_dict("records"), states, strict=True))
     features = [name for name in names if name not in (*own, *reasons)]
-    return {"rows": rows, "id": id, "own": own, "features": features, "reasons": reasons}
+    return {"rows": rows, "round": round, "id": id, "own": own, "features": features, "reasons": reasons}

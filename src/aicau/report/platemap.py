@@ -16,19 +16,15 @@ MOST_PLATES = 8
 
 @dataclass(frozen=True)
 class Well:
-    """One well of a plate: where it is, its colour and what it says when it is hovered."""
-
     row: int
     column: int
     look: str  # the name of its style
     colour: str
-    title: str
+    title: str  # shown when it is hovered
 
 
 @dataclass(frozen=True)
 class Plate:
-    """A plate as it is drawn."""
-
     name: str
     letters: tuple[str, ...]  # of its rows
     columns: int
@@ -36,8 +32,10 @@ class Plate:
 
 
 def draw(campaign: Campaign) -> tuple[Plate, ...]:
-    """The newest plates, the last first."""
-    table, every = campaign.plates(), campaign.layouts()
+    """The newest plates, the last first; none where no batch has a layout."""
+    if not (every := campaign.layouts()):
+        return ()
+    table = campaign.plates()
     value = pd.to_numeric(table.measured, errors="coerce")
     points = value.where(table.state != "control")
     low, high = points.min(), points.max()

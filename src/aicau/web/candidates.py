@@ -3,7 +3,6 @@
 The background process wrote them into an Arrow file; here it is mapped into memory.
 """
 
-import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -25,8 +24,6 @@ WIDE, HIGH = 960, 600  # of the map
 INTERVAL = "width of the interval"
 BESIDE = 20  # rows of the table under the map
 MOST_SCENES = 20  # maps that are kept
-STATES = ("all", "measured", "pending", "excluded")
-
 
 Window = Mapping[str, tuple[float, float]]  # of each column: from, to
 
@@ -35,7 +32,8 @@ class Candidates:
     """The table of one campaign and model."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
-        with pa.memory_map(str(result["path"])) as source:
+        self.path = str(result["path"])
+        with pa.memory_map(self.path) as source:
             self.table = pa.ipc.open_file(source).read_all()
         self.axes: tuple[str, str] = tuple(result["axes"])
         self.n = self.table.num_rows
@@ -46,7 +44,6 @@ class Candidates:
         self._orders: dict[str, NDArray[np.int64]] = {}
         self._numbers: dict[str, NDArray[np.float64]] = {}
         self._scenes: dict[Any, dict[str, Any]] = {}
-        self._lock = threading.Lock()
 
     def column(self, name: str) -> pa.ChunkedArray:
         """By the name that people see; what the model says comes after what the pool says."""
@@ -57,10 +54,9 @@ class Candidates:
 
     def numbers(self, name: str) -> NDArray[np.float64]:  # (n,)
         """A column to draw by; a text counts its levels."""
-        with self._lock:
-            if name not in self._numbers:
-                self._numbers[name] = self._read(name)
-            return self._numbers[name]
+        if name not in self._numbers:
+            self._numbers[name] = self._read(name)
+        return self._numbers[name]
 
     def _read(self, name: str) -> NDArray[np.float64]:
         if name in self.axes and name:
@@ -84,17 +80,15 @@ class Candidates:
 
     def order(self, name: str) -> NDArray[np.int64]:
         """Numbers of candidates, sorted by a column."""
-        with self._lock:
-            if name not in self._orders:
-                column = self.table.column(f"{POOL}{self.id}") if name == self.id else self.column(name)
-                self._orders[name] = np.asarray(pc.sort_indices(column).to_numpy(), dtype=np.int64)
-            return self._orders[name]
+        if name not in self._orders:
+            self._orders[name] = np.asarray(pc.sort_indices(self.column(name)).to_numpy(), dtype=np.int64)
+        return self._orders[name]
 
     def found(self, words: str, only: Collection[int] | None, window: Window) -> Any:
         """Whether each candidate has the words in a text, is one of `only` and lies inside the window."""
         mask = np.ones(self.n, dtype=bool)
         if words:
-            texts = [name for name in (self.id, *self.pool) if is_text(self.column(name).type) or name == self.id]
+            texts = [self.id, *(name for name in self.pool if is_text(self.column(name).type))]
             hits = [pc.match_substring(self.column(name).cast(pa.string()), words, ignore_case=True) for name in texts]
             mask &= np.logical_or.reduce([np.asarray(pc.fill_null(hit, False)) for hit in hits])
         if only is not None:
@@ -108,14 +102,13 @@ class Candidates:
 
     def rows(self, mask: Any, sort: str, down: bool, page: int) -> tuple[list[dict[str, Any]], int]:
         """One page of the candidates in a mask, and how many there are."""
-        order = self.order(sort or self.id) if sort else np.arange(self.n)
-        order = order[mask[order]]
-        order = order[::-1] if down else order
+        order = self.order(sort) if sort else np.arange(self.n)
+        order = order[mask[order]][:: -1 if down else 1]
         some = order[(page - 1) * PAGE : page * PAGE]
         names = {f"{prefix}{name}": name for prefix, own in ((SAID, self.said), (POOL, self.pool)) for name in own}
         picked = self.table.select([f"{POOL}{self.id}", *names]).take(pa.array(some)).to_pylist()
         return [
-            {"number": int(at), "id": str(row[f"{POOL}{self.id}"]), **{name: row[key] for key, name in names.items()}}
+            {name: row[key] for key, name in names.items()} | {"number": int(at), "id": str(row[f"{POOL}{self.id}"])}
             for at, row in zip(some, picked, strict=True)
         ], len(order)
 
@@ -133,9 +126,8 @@ class Candidates:
 
     def map(self, x: str, y: str, colour: str, mask: Any) -> dict[str, Any]:
         """Points, or bins where there are many, in pixels, with a shade each."""
-        for name, known in ((x, self.places()), (y, self.places()), (colour, ["", *self.colours()])):
-            if name not in known:
-                raise unknown("column", name, known)
+        if colour not in ("", *self.colours()):
+            raise unknown("column", colour, self.colours())
         at = np.flatnonzero(mask)
         if not len(at):
             raise InputError("no candidate lies here; show all of them again")
@@ -144,7 +136,7 @@ class Candidates:
         ends = [(low, high) if high > low else (low - 0.5, high + 0.5) for low, high in ends]
         left, top = _pixels(across, up, ends)
         values = self.numbers(colour)[at] if colour else np.zeros(len(at))
-        low, high = np.quantile(values, [0.01, 0.99]) if len(values) else (0.0, 1.0)
+        low, high = np.quantile(values, [0.01, 0.99])
         found: dict[str, Any] = {"x": x, "y": y, "ends": ends, "count": len(at), "scale": [float(low), float(high)]}
         if len(at) <= MOST_POINTS:
             shown = {"number": at, "left": left, "top": top, "value": values, "shade": _shade(values, low, high)}

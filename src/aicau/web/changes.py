@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import pandas as pd
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, UploadFile
@@ -12,8 +13,7 @@ from aicau.campaign.layout import read_controls
 from aicau.core.errors import AicauError, InputError
 from aicau.tables.results import summary
 from aicau.web.library import sentence
-from aicau.web.pages import dropped
-from aicau.web.render import knows, library, opened, rendered
+from aicau.web.render import author, knows, library, rendered
 from aicau.web.security import changing, wants_page
 
 router = APIRouter(dependencies=[Depends(changing)])
@@ -33,16 +33,12 @@ def answer(request: Request, to: str, **data: Any) -> Response:
     return RedirectResponse(to, 303)
 
 
-def author(request: Request) -> str | None:
-    return request.cookies.get("aicau_name", "").strip()[:100] or None
-
-
 class Visit:
     """Somebody who changes a campaign: the campaign in their name, long work on it, and where they go next."""
 
     def __init__(self, request: Request, key: str) -> None:
         self.request, self.key = request, key
-        self.campaign = Campaign(opened(request, key).store, author(request))
+        self.campaign = Campaign(library(request).at(key).store, author(request) or None)
 
     def start(self, verb: str, once: bool = False, **arguments: Any) -> str:
         """A job for the background process; gives its number."""
@@ -111,7 +107,7 @@ def name(request: Request, name: Word = "", back: Word = "/") -> Response:
     to = back if back.startswith("/") and not back.startswith("//") and "\\" not in back else "/"
     response = answer(request, to)
     kept = "".join(c for c in name if c.isprintable())[:100]
-    response.set_cookie("aicau_name", kept, httponly=True, samesite="strict")
+    response.set_cookie("aicau_name", quote(kept), httponly=True, samesite="strict")
     return response
 
 
@@ -129,13 +125,13 @@ def create(
     ignore: Ids = [],  # noqa: B006
     again: Mark = False,
 ) -> Response:
-    upload, lib = dropped(request, number), library(request)
+    lib, upload = library(request), library(request).upload(number)
     upload.form, upload.problem = asdict(form) | {"ignore": ignore}, ""
     if again:
         return answer(request, f"/new/{number}")
     try:
         key, address = lib.new_address(form.name)
-        options = form.options() | {"ignore": ignore, "author": author(request)}
+        options = form.options() | {"ignore": ignore, "author": author(request) or None}
     except AicauError as error:
         if not wants_page(request):
             raise
@@ -153,7 +149,7 @@ def making(request: Request, number: str, job: str) -> Response:
     if found.state == "done":
         return RedirectResponse(f"/c/{found.campaign}/next", 303)
     if found.error:  # back to the form, as it was filled in
-        dropped(request, number).problem = found.error
+        library(request).upload(number).problem = found.error
         return RedirectResponse(f"/new/{number}", 303)
     return rendered(request, "making.html.j2", job=found.shown())
 
@@ -168,12 +164,8 @@ def ask(
     request_name: Word = "",
     budget: Number = None,
 ) -> Response:
-    options: dict[str, Any] = {"n": n, "replicates": replicates, "budget": budget} | goal.aims()
-    if preview:
-        options["preview"] = True
-    elif request_name:
-        options["request"] = request_name
-    job = visit.start("ask", **options)
+    options = {"n": n, "replicates": replicates, "budget": budget, "preview": preview} | goal.aims()
+    job = visit.start("ask", **options, request=request_name if request_name and not preview else None)
     return visit.answer(f"next?job={job}", job=job)
 
 
@@ -198,7 +190,7 @@ def failed(visit: Visitor, ids: Ids, batch: Word = "") -> Response:
             raise InputError(f"{name!r} is not pending, so it cannot have failed; nothing was changed")
         known = told["replicate"][told[id].astype(str) == name]
         numbers.append((name, seen + 1 + max([len(known), *known.dropna()])))
-    same = {campaign.settings["target"]: "", "status": "failed"}
+    same = dict.fromkeys(campaign.targets, "") | {"status": "failed"}
     same |= {campaign.settings["batch"]: batch} if campaign.settings["batch"] else {}
     rows = pd.DataFrame(numbers, columns=[id, "replicate"]).assign(**same)
     return visit.answer("next", failed=campaign.tell(rows)["failed"])
@@ -247,7 +239,7 @@ def drop_results(visit: Visitor, file: Dropped) -> Response:
 
 @router.post("/c/{key}/results/{number}", summary="Store a dropped file: all of it or nothing.")
 def tell(visit: Visitor, number: str, correct: Mark = False) -> Response:
-    upload, told = dropped(visit.request, number, visit.key), {}
+    upload, told = library(visit.request).upload(number, visit.key), {}
     if not upload.said:  # sent twice, stored once
         told = visit.campaign.tell(upload.path, correct)
         upload.said = summary(told)
@@ -256,16 +248,12 @@ def tell(visit: Visitor, number: str, correct: Mark = False) -> Response:
 
 
 @open_router.get("/login", summary="The form for the token.", response_model=None)
-def login_form(request: Request, token: str = "") -> Response:
-    return _log_in(request, token) if token else rendered(request, "login.html.j2", wrong=False)
+def login_form(request: Request) -> Response:
+    return rendered(request, "login.html.j2", wrong=False)
 
 
 @open_router.post("/login", summary="Hand in the token.", response_model=None)
 def login(request: Request, token: Annotated[str, Form(max_length=500)]) -> Response:
-    return _log_in(request, token)
-
-
-def _log_in(request: Request, token: str) -> Response:
     guard = request.app.state.guard
     if guard.token is None:
         return RedirectResponse("/", 303)

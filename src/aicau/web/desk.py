@@ -1,21 +1,20 @@
 """What the background process does: the verbs of `Campaign` that need a model, and what pages show of one."""
 
-import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from aicau.campaign.campaign import Campaign
-from aicau.core.errors import StoreError
+from aicau.campaign.model import Model
 from aicau.report import figures
 from aicau.report.gather import gather, plane
-from aicau.store import Session, Store
+from aicau.store import Store
 from aicau.web.candidates import PLACE, POOL, SAID
 
 MOST_OPEN = 4  # campaigns whose model stays loaded
@@ -23,54 +22,34 @@ PIECE = 50_000  # candidates predicted at a time
 
 
 @dataclass(frozen=True)
-class Looked(Store):
-    """A store that is only looked at."""
+class Shared(Store):
+    """A store that pages look at, too: what is fitted while they look is not kept."""
+
+    looking: Event = field(default_factory=Event, repr=False)
 
     @property
     def read_only(self) -> bool:
-        return True
-
-    @contextmanager
-    def writing(self, model: bool = False) -> Iterator[Session]:
-        raise StoreError(f"{self.where} is only looked at here; nothing was changed")
-        yield
-
-
-@dataclass
-class Open:
-    """A campaign twice: one that changes, one that looks; they share the model."""
-
-    changes: Campaign
-    looks: Campaign
-    settings: str  # as they were when it was opened
-
-    def share(self, one: Campaign) -> None:
-        for other in (self.changes, self.looks):
-            other.models._x = one.models._x
-            for own, view in zip(other.views(), one.views(), strict=True):
-                own.models.last = view.models.last
+        return self.looking.is_set() or super().read_only
 
 
 class Desk:
     """Campaigns at hand, and the jobs on them; `say` tells the page how far a job is."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self.say = say
-        self.open: OrderedDict[str, Open] = OrderedDict()
+        self.say, self.looking = say, Event()
+        self.open: OrderedDict[str, tuple[Campaign, dict[str, Any]]] = OrderedDict()  # with the settings it began with
 
-    def at(self, address: str) -> Open:
+    def at(self, address: str, author: str | None = None) -> Campaign:
         """Opened once; anew where candidates or settings were changed."""
-        fresh = Campaign.open(address)
-        now = json.dumps([fresh.settings, fresh.status()["candidates"]], sort_keys=True)
-        held = self.open.pop(address, None)
-        if held is None or held.settings != now:
-            store = fresh.store
-            looked = Looked(**{name: getattr(store, name) for name in store.__dataclass_fields__})
-            held = Open(fresh, Campaign(looked), now)
-        self.open[address] = held
-        while len(self.open) > MOST_OPEN:
+        campaign, settings = self.open.pop(address, (None, None))
+        if campaign is None or campaign.refreshed() != settings:
+            campaign = Campaign(Shared(**vars(Campaign.open(address).store), looking=self.looking))
+            settings = dict(campaign.refreshed())
+        self.open[address] = campaign, settings
+        if len(self.open) > MOST_OPEN:
             self.open.popitem(last=False)
-        return held
+        campaign.author = author or campaign.author
+        return campaign
 
     # Changes
 
@@ -81,79 +60,75 @@ class Desk:
 
     def fit(self, address: str, author: str) -> None:
         """The model of what is measured now; kept."""
-        held = self.at(address)
-        campaign, campaign.author = held.changes, author
-        for view in campaign.views():
+        for view in self.at(address, author).views():
             moment = view.moment()
             if not view.models.missing(moment):
                 self.say(f"fitting the model to {len(moment.rows):,} measurements")
                 view.outlook()
-        held.share(campaign)
 
     def ask(self, address: str, author: str, n: int, **options: Any) -> dict[str, Any]:
         """The next batch, or a preview of it."""
         self.fit(address, author)
-        campaign = self.open[address].changes
+        campaign, _ = self.open[address]
         self.say(f"choosing {n} points")
         frame = campaign.ask(n, **options)
-        return {"id": campaign.settings["id"], "rows": frame.to_dict("records"), "columns": list(frame)}
+        return {"rows": frame.to_dict("records"), "layout": campaign.settings.get("layout")}
 
     def change(self, address: str, author: str, **settings: Any) -> None:
         """Other settings from the next batch on."""
-        campaign, campaign.author = self.at(address).changes, author
-        campaign.change(**settings)
+        self.at(address, author).change(**settings)
 
     # Looks
 
+    def model(self, view: Campaign) -> Model | None:
+        """The model of what is measured now, from now on at hand; None where none is kept."""
+        models, basis = view.models, view.moment().basis
+        if models.last is None or models.last[0] != basis:
+            if (kept := models.kept(basis)) is None:
+                return None
+            models.last = basis, kept
+        return models.last[1]
+
     def look(self, address: str, version: Any) -> dict[str, Any]:
         """All that the report shows, and its figures. Nothing is written, and no model is fitted."""
-        held = self.at(address)
-        campaign = held.looks
+        campaign = self.at(address)
         views, basis = campaign.views(), campaign.moment().basis
         missing = [view.models.missing(view.moment()) for view in views]
         ready = [view for view, words in zip(views, missing, strict=True) if not words]
-        found: dict[str, Any] = {"for": version, "n": campaign.n, "missing": "" if ready else missing[0]}
-        found |= {"stale": False, "model": basis if ready else 0}
-        for view in ready:
-            if (view.models.last or (0,))[0] != basis:
-                self.say("reading the model")
-                found["stale"] |= view.models.kept(basis) is None
-        if found["stale"]:
-            return found | {"model": -1, "contents": None, "figures": {}}
+        found = {"for": version, "n": campaign.n, "missing": "" if ready else missing[0]}
+        self.say("reading the model")
+        if any(self.model(view) is None for view in ready):
+            return found | {"stale": True, "model": -1, "every": []}
         self.say("looking at all rounds")
-        every, advice = [], []
-        for target, view in zip(campaign.targets, views, strict=True):
-            contents = gather(view)
-            every.append((target, contents, figures.draw(contents)))
-            advice.append(f"{target}: {contents.progress.advice}" if len(views) > 1 else contents.progress.advice)
-        held.share(campaign)
-        return found | {"contents": every[0][1], "figures": every[0][2], "every": every, "advice": advice}
+        self.looking.set()
+        try:
+            every = [(target, gather(view)) for target, view in zip(campaign.targets, views, strict=True)]
+        finally:
+            self.looking.clear()
+        drawn = [(target, contents, figures.draw(contents)) for target, contents in every]
+        return found | {"stale": False, "model": basis if ready else 0, "every": drawn}
 
     def table(self, address: str, path: str, version: Any) -> dict[str, Any]:
         """All candidates with what is predicted of them and where they lie, as an Arrow file."""
-        held = self.at(address)
-        campaign = held.looks
-        x = campaign.models.features()
-        names, shares, _, flat = plane(x, campaign.settings["columns"])
-        models = []
-        for target, view in zip(campaign.targets, campaign.views(), strict=True):
-            moment = view.moment()
-            if not view.models.missing(moment) and view.models.kept(moment.basis) is not None:
-                models.append((f"{target}_" if len(campaign.targets) > 1 else "", view.models.at(moment)))
-        held.share(campaign)
-        writer = None
+        campaign = self.at(address)
+        names, _, _, flat = plane(campaign.models.features(), campaign.settings["columns"])
+        models = {
+            f"{target}_" if len(campaign.targets) > 1 else "": model
+            for target, view in zip(campaign.targets, campaign.views(), strict=True)
+            if (model := self.model(view)) is not None
+        }
+        writer: Any = None
         for start in range(0, campaign.n, PIECE):
             self.say(f"predicting all candidates ({start / campaign.n:.0%})")
             index = np.arange(start, min(start + PIECE, campaign.n))
             pool = pa.Table.from_pandas(campaign.describe(index.tolist()), preserve_index=False)
             own = {f"{POOL}{name}": pool.column(name) for name in pool.column_names}
-            for target, model in models:
+            for target, model in models.items():
                 said = model.predict(index).columns()
                 own |= {f"{SAID}{target}{name}": pa.array(values) for name, values in said.items()}
             own |= {f"{PLACE}{at}": pa.array(column) for at, column in enumerate(flat(index).T)}
             piece = pa.table(own)
             writer = writer or pa.ipc.new_file(path, piece.schema)
             writer.write_table(piece)
-        if writer is not None:
-            writer.close()
-        return {"for": version, "path": path, "axes": names, "shares": shares}
+        writer.close()
+        return {"for": version, "path": path, "axes": names}

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fastapi import HTTPException
+
 from aicau.campaign.campaign import Campaign
 from aicau.core.errors import AicauError, InputError
 from aicau.web.candidates import Candidates
@@ -69,7 +71,7 @@ class Library:
         self.scratch = Path(tempfile.mkdtemp(prefix="aicau-"))
         self.uploads: OrderedDict[str, Upload] = OrderedDict()
         self.views: dict[tuple[str, str], View] = {}
-        self.tables: dict[str, tuple[str, Candidates]] = {}
+        self.tables: dict[str, Candidates] = {}
         self.known: dict[tuple[str, str], tuple[Any, Any]] = {}  # what was read, with the version it is of
         self.lock = threading.RLock()
         for place in places:
@@ -108,7 +110,7 @@ class Library:
         """The campaign of this key."""
         with self.lock:
             if key not in self.files and key not in self.all():
-                raise LookupError(key)
+                raise HTTPException(404, "There is no such campaign here.")
             if key not in self.open:
                 self.open[key] = Campaign.open(self.files[key])
             return self.open[key]
@@ -144,7 +146,7 @@ class Library:
         if not data:
             raise InputError("no file came; choose a CSV, Excel or Parquet file")
         own = re.split(r"[/\\]", name or "")[-1]
-        safe = re.sub(r"[^\w. -]+", "_", own)[-80:].strip(". ") or "table.csv"
+        safe = re.sub(r"[^\w. -]+", "_", own)[-60:].strip(". ") or "table.csv"
         number = secrets.token_hex(12)
         folder = self.scratch / number
         folder.mkdir()
@@ -159,7 +161,7 @@ class Library:
     def upload(self, number: str, campaign: str = "") -> Upload:
         found = self.uploads.get(number)
         if found is None or found.campaign != campaign:
-            raise LookupError(number)
+            raise HTTPException(404, "This file is not here any more; drop it again.")
         return found
 
     # What is computed in the background
@@ -175,13 +177,12 @@ class Library:
             if look is not None:
                 path = str(self.scratch / f"{secrets.token_hex(8)}.arrow")
                 self._renewed(key, "table", (look["model"], look["n"]), path=path)
-            old, table = self.tables.get(key, ("", None))
-            if view.result is not None and old != view.result["path"]:
-                table = Candidates(view.result)
-                self.tables[key] = (view.result["path"], table)
-                if old:
-                    Path(old).unlink(missing_ok=True)
-            return table, view
+            old = self.tables.get(key)
+            if view.result is not None and (old is None or old.path != view.result["path"]):
+                self.tables[key] = Candidates(view.result)
+                if old is not None:
+                    Path(old.path).unlink(missing_ok=True)
+            return self.tables.get(key), view
 
     def stamp(self, key: str, needs: Sequence[str], job: str) -> Any:
         """What a page depends on, by the views and the job it shows; starts to compute what the campaign lacks."""

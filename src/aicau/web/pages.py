@@ -17,22 +17,21 @@ from aicau.campaign.plates import control_rows
 from aicau.core.errors import AicauError
 from aicau.tables import candidates as columns
 from aicau.web.candidates import POOL, SAID
-from aicau.web.library import Upload
 from aicau.web.plain import plain, plates
-from aicau.web.render import knows, library, opened, page, router
+from aicau.web.render import knows, library, page, router
 
 SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
-KINDS = {"csv": "text/csv", "zip": "application/zip"}  # of files
-KINDS["xlsx"] = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
+KINDS = {"csv": "text/csv", "zip": "application/zip", "xlsx": XLSX}  # of files
 FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
 
 
 def basis(request: Request, key: str) -> dict[str, Any]:
     """What every page of a campaign shows: its counts, the work under way, and whether its model knows everything."""
-    lib, settings = library(request), opened(request, key).settings
+    lib, settings = library(request), library(request).at(key).settings
     found = lib.look(key).result or {}
     job = lib.worker.of(key)
-    ready = {"ready": found.get("contents") is not None, "missing": found.get("missing", "")}
+    ready = {"ready": bool(found.get("every")), "missing": found.get("missing", "")}
     return {
         "key": key,
         "status": lib.read(key, "status"),
@@ -59,18 +58,18 @@ def campaigns(request: Request) -> dict[str, Any]:
 def overview(request: Request, key: str) -> dict[str, Any]:
     """Where the campaign stands, how good its predictions are, and what to do next."""
     data = basis(request, key)
-    contents, pending = data["look"].get("contents"), data["status"]["pending"]
+    every, pending = data["look"].get("every", []), data["status"]["pending"]
     points = f"{pending} pending {'point' if pending == 1 else 'points'}"
     rows, cost = library(request).read(key, "moment").rows, data["settings"]["cost"]
     rows = [row for row in rows if row.target in ("", data["settings"]["target"])]  # a well has a result of each target
-    spent = opened(request, key).describe([row.candidate for row in rows])[cost].astype(float) if cost else []
-    found: dict[str, Any] = {"advice": [], "progress": [], "parts": []}
-    if contents is not None:
-        found = {"advice": data["look"]["advice"], "progress": contents.progress.rounds, "parts": contents.rounds}
+    spent = library(request).at(key).describe([row.candidate for row in rows])[cost].astype(float) if cost else []
+    advice = [(f"{target}: " if len(every) > 1 else "") + one.progress.advice for target, one, _ in every]
     return data | {
         "spent": sum(price * row.repeats for price, row in zip(spent, rows, strict=False)),
         "next_step": f"Measure the {points}, then drop the results." if pending else "Ask for the next batch.",
-        **found,
+        "advice": advice,
+        "progress": every[0][1].progress.rounds if every else [],
+        "parts": every[0][1].rounds if every else [],
     }
 
 
@@ -83,16 +82,17 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         problem = asked.error
         if asked.arguments.get("preview"):
             preview, chosen = asked.result, {k: v for k, v in asked.arguments.items() if k in FORM}
-    settings = opened(request, key).settings
+    settings = library(request).at(key).settings
     if preview:
-        rows, states, number = preview["rows"], ["preview"] * len(preview["rows"]), None
+        rows, plate, number = preview["rows"], preview["layout"], None
+        states = ["preview"] * len(rows)
     else:
         frame, states, number = library(request).read(key, "last_batch")
         plate = library(request).read(key, "layouts").get(data["status"]["asks"])
         rows = [] if frame is None else control_rows(plate, settings["id"], frame).to_dict("records")
     points = sum(row["reason"] != "control" for row in rows)
     states = [*states[:points], *["control"] * (len(rows) - points)]
-    shown = plain([{"id": str(row[settings["id"]]), "state": s, **row} for row, s in zip(rows, states, strict=True)])
+    shown = plain([row | {"id": str(row[settings["id"]]), "state": s} for row, s in zip(rows, states, strict=True)])
     names, kinds = list(rows[0] if rows else ()), {c["name"]: c["kind"] for c in settings["columns"]}
     return data | {
         "round": number,
@@ -103,7 +103,7 @@ def next_batch(request: Request, key: str, job: Annotated[str, Query(max_length=
         "weights": [name for name, kind in kinds.items() if kind in ("number", "ignored")],
         "features": [name for name in names if name in kinds],
         "reasons": [name for name in names if name.startswith("reason_")],
-        "plates": plates(shown),
+        "plates": plates(shown, bool(plate)),
         "pending": data["status"]["pending"],
         "problem": problem,
     }
@@ -114,20 +114,19 @@ def results(request: Request, key: str) -> dict[str, Any]:
     """Where results are dropped, and what was told so far."""
     data = basis(request, key)
     told = library(request).read(key, "measurements").iloc[::-1]
-    names = [data["settings"]["id"], *opened(request, key).targets, data["settings"]["batch"]]
+    names = [data["settings"]["id"], *library(request).at(key).targets, data["settings"]["batch"]]
     return data | {"columns": names, "rows": told.head(200), "total": len(told)}
 
 
 @page("/c/{key}/results/{number}", "check.html.j2")
 def check(request: Request, key: str, number: str, correct: bool = False) -> dict[str, Any]:
     """What a dropped file would change, row by row; nothing is stored yet."""
-    data = basis(request, key)
-    upload = dropped(request, number, key)
+    data, upload = basis(request, key), library(request).upload(number, key)
     found: dict[str, Any] = {"file": upload.name, "number": number, "correct": correct, "said": upload.said}
     found |= {"rows": [], "names": [], "counts": {}, "problem": "", "outcomes": {}}
     if not upload.said:
         try:
-            rows, counts = opened(request, key).check(upload.path, correct)
+            rows, counts = library(request).at(key).check(upload.path, correct)
             found |= {"rows": rows, "counts": counts, "outcomes": rows.outcome.value_counts().to_dict()}
             found["names"] = [name for name in rows if name not in ("row", "outcome", "note")]
         except AicauError as error:
@@ -135,18 +134,11 @@ def check(request: Request, key: str, number: str, correct: bool = False) -> dic
     return data | found
 
 
-def dropped(request: Request, number: str, key: str = "") -> Upload:
-    try:
-        return library(request).upload(number, key)
-    except LookupError:
-        raise HTTPException(404, "This file is not here any more; drop it again.") from None
-
-
 @page("/c/{key}/noise", "noise.html.j2", "look")
 def noise(request: Request, key: str) -> dict[str, Any]:
     """How far replicates scatter, what plates share, and what may not be meant so."""
     data = basis(request, key)
-    contents = data["look"].get("contents")
+    contents = data["look"]["every"][0][1] if data["model"]["ready"] else None
     return data | {name: getattr(contents, name, None) for name in ("noise", "labels")}
 
 
@@ -173,7 +165,6 @@ def job(request: Request, number: str) -> JSONResponse:
 
 @router.get("/c/{key}/state.json", summary="What a page that waits needs to know: nothing is computed for it.")
 def state(request: Request, key: str) -> JSONResponse:
-    opened(request, key)
     library(request).candidates(key)
     said = library(request).work(key)
     knows(request)
@@ -181,16 +172,11 @@ def state(request: Request, key: str) -> JSONResponse:
 
 
 @page("/new/{number}", "create.html.j2")
-def understood(
-    request: Request,
-    number: str,
-    id: Annotated[str, Query(max_length=200)] = "",
-    ignore: Annotated[list[str] | None, Query(max_length=200)] = None,
-) -> dict[str, Any]:
+def understood(request: Request, number: str) -> dict[str, Any]:
     """What was understood of a table of candidates, to be corrected before a campaign is made of it."""
-    upload = dropped(request, number)
+    upload = library(request).upload(number)
     form = {"name": Path(upload.name).stem.replace(" ", "-")[:60], "threshold": None} | upload.form
-    id, ignore = id or form.get("id", ""), form.get("ignore", []) if ignore is None else ignore
+    id, ignore = form.get("id", ""), form.get("ignore", [])
     found: dict[str, Any] = {"file": upload.name, "number": number, "problem": upload.problem, "columns": []}
     found |= {"rows": 0, "names": [], "sample": [], "notes": [], "id": id, "ignore": ignore, "form": form}
     try:
@@ -199,7 +185,7 @@ def understood(
         likely = [n for n in names if n.strip().casefold() in ("id", "compound", "sample", "name")]
         found["id"] = id = id if id in names else (likely or names)[0]
         found |= {"rows": sheet.rows, "names": names, "sample": sheet.table.slice(0, 5).to_pylist()}
-        found["columns"] = columns.describe(sheet, id, [name for name in found["ignore"] if name in names])
+        found["columns"] = columns.describe(sheet, id, [name for name in ignore if name in names])
         found["notes"] = [*sheet.notes, *columns.notes(found["columns"], sheet.rows)]
     except AicauError as error:
         found["problem"] = str(error)
@@ -211,7 +197,7 @@ def understood(
 
 @router.get("/c/{key}/batch.{kind}", summary="The pending points as a file for the laboratory.")
 def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
-    campaign = opened(request, key)
+    campaign = library(request).at(key)
     plate = campaign.layouts().get(library(request).read(key, "status")["asks"])
     frame = control_rows(plate, campaign.settings["id"], campaign.pending())
     for name in reversed(campaign.blank_columns()):  # to be filled in
@@ -221,7 +207,6 @@ def batch_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Resp
 
 @router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
 def predictions_file(request: Request, key: str, kind: Literal["csv", "xlsx"]) -> Response:
-    opened(request, key)
     table, _ = library(request).candidates(key)
     if table is None or not table.said:
         raise HTTPException(404, "There are no predictions yet; update the model first.")
@@ -245,5 +230,5 @@ def _download(path: Path) -> Response:
 @router.get("/c/{key}/everything.zip", summary="The whole campaign as plain files, as `aicau export` writes them.")
 def everything(request: Request, key: str) -> Response:
     with tempfile.TemporaryDirectory() as folder:
-        opened(request, key).export(Path(folder) / key)
+        library(request).at(key).export(Path(folder) / key)
         return _download(Path(shutil.make_archive(str(Path(folder) / key), "zip", folder, key)))

@@ -2,53 +2,49 @@
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-SIZES = {96: (8, 12), 384: (16, 24)}
+from aicau.campaign.layout import PLATES, name, place
 
 
 def plain(value: Any) -> Any:
     """The same as JSON has it; a missing number is null."""
     if value is None or isinstance(value, str | bool | int):
         return value
-    if isinstance(value, float | np.floating):
+    if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
     if isinstance(value, pd.DataFrame):
-        return plain(value.to_dict("records"))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        value = value.to_dict("records")
+    elif dataclasses.is_dataclass(value):
+        value = vars(value)
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
     if isinstance(value, list | tuple | set):
         return [plain(one) for one in value]
-    if isinstance(value, np.integer | np.bool_):
-        return value.item()
     return None if value is pd.NA or value is pd.NaT else str(value)
 
 
-def plates(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows with an id, a state and a reason, as 96- or 384-well plates: by their wells, else one after another."""
-    size = 96 if len(rows) <= 96 else 384
-    placed = [re.fullmatch(r"([A-P])0?(\d{1,2})", str(row.get("well") or "")) for row in rows]
-    if rows and all(placed):
-        spots = [(ord(found[1]) - 65, int(found[2]) - 1) for found in placed if found]
-        size = 96 if max(r for r, _ in spots) < 8 and max(c for _, c in spots) < 12 else 384
-        places = [(0, *spot) for spot in spots]
+def plates(rows: Sequence[dict[str, Any]], placed: bool) -> list[dict[str, Any]]:
+    """Rows as plates of 96 or 384 wells, or as large as they must be: by their wells, else one after another."""
+    if placed and rows:
+        spots = [(0, *place(row["well"])) for row in rows]
+        least = max(row for _, row, _ in spots) + 1, max(column for *_, column in spots) + 1
+        height, width = next((s for s in PLATES.values() if s[0] >= least[0] and s[1] >= least[1]), least)
     else:
-        columns = SIZES[size][1]
-        places = [(at // size, at % size // columns, at % size % columns) for at in range(len(rows))]
-    made = []
-    for number in sorted({place[0] for place in places}):
-        wells = {place[1:]: row for place, row in zip(places, rows, strict=True) if place[0] == number}
-        lines = [[wells.get((r, c)) for c in range(SIZES[size][1])] for r in range(SIZES[size][0])]
-        made.append(
-            {"size": size, "rows": [(chr(65 + at), line) for at, line in enumerate(lines)], "given": all(placed)}
-        )
-    return made
+        height, width = PLATES["96" if len(rows) <= 96 else "384"]
+        spots = [(at // (height * width), at // width % height, at % width) for at in range(len(rows))]
+    wells = dict(zip(spots, rows, strict=True))
+    return [
+        {
+            "size": height * width,
+            "rows": [(name(r, 0)[:-2], [wells.get((plate, r, c)) for c in range(width)]) for r in range(height)],
+            "given": placed,
+        }
+        for plate in sorted({spot[0] for spot in spots})
+    ]

@@ -2,17 +2,18 @@
 
 import math
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Depends, HTTPException, Query, Request
 
-from aicau.web.candidates import PAGE, STATES, Candidates, Window
+from aicau.web.candidates import PAGE, Candidates, Window
 from aicau.web.pages import basis
 from aicau.web.render import library, page, router
 
 __all__ = ["router"]
 Column = Annotated[str, Query(max_length=200)]
 End = float | None
+State = Literal["all", "measured", "pending", "excluded"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def all_candidates(
     q: Column = "",
     sort: Column = "",
     down: bool = False,
-    show: Literal["all", "measured", "pending", "excluded"] = "all",
+    show: State = "all",
     page: Annotated[int, Query(ge=1, le=10**6)] = 1,
 ) -> dict[str, Any]:
     """Candidates with predictions: found, sorted, page by page; all of them or those of a part of the map."""
@@ -92,7 +93,7 @@ def all_candidates(
     rows, total = table.rows(mask, sort, down, page)
     for row in rows:
         row["state"] = states.get(row["number"], "")
-    names = {"said": table.said, "features": table.pool, "id": table.id, "states": STATES}
+    names = {"said": table.said, "features": table.pool, "id": table.id, "states": get_args(State)}
     names["search"] = {"q": q, "sort": sort, "down": down, "show": show, "page": page} | part.words()
     found = {"rows": rows, "total": total, "pages": -(-total // PAGE), "part": {} if part.whole else part.words()}
     return data | names | found

@@ -14,12 +14,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import escape
 
-from aicau.campaign.campaign import Campaign
 from aicau.web.library import Library
 from aicau.web.plain import plain
 
@@ -85,16 +85,14 @@ def library(request: Request) -> Library:
     return found
 
 
-def opened(request: Request, key: str) -> Campaign:
-    try:
-        return library(request).at(key)
-    except LookupError:
-        raise HTTPException(404, "There is no such campaign here.") from None
-
-
 def knows(request: Request) -> None:
     """What this request said or did is known to who sent it."""
     request.app.state.kept.knows(request.state.cookie)
+
+
+def author(request: Request) -> str:
+    """The name that this browser gave; quoted, as a cookie holds ASCII only."""
+    return unquote(request.cookies.get("aicau_name", "")).strip()[:100]
 
 
 def rendered(request: Request, template: str, code: int = 200, **data: Any) -> HTMLResponse:
@@ -120,7 +118,7 @@ def _own(request: Request, text: str, key: str | None) -> str:
         )
         text = text.replace(WORK, said, 1)
     text = text.replace(CSRF, app.guard.csrf(cookie) if cookie else "")
-    return text.replace(NAME, str(escape(request.cookies.get("aicau_name", ""))))
+    return text.replace(NAME, str(escape(author(request))))
 
 
 def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
@@ -133,7 +131,6 @@ def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
             key = options.get("key")
             if key is None or "number" in options:
                 return rendered(request, template, **view(request, **options))
-            opened(request, key)
             text = request.app.state.kept.page(
                 str(request.url),
                 key,

@@ -9,7 +9,6 @@ import hmac
 import re
 import secrets
 import time
-from collections import deque
 from collections.abc import Iterable
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -44,7 +43,7 @@ class Guard:
         self.token = token
         self.hosts = {host.casefold().strip("[]") for host in (*LOOPBACK, *hosts)}
         self.key = hashlib.sha256(token.encode()).digest() if token else secrets.token_bytes(32)
-        self.wrong: dict[str, deque[float]] = {}
+        self.wrong: list[tuple[float, str]] = []  # when, and from which address
 
     def sign(self, text: str) -> str:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
@@ -64,14 +63,12 @@ class Guard:
     def check(self, word: str, client: str) -> bool:
         """Whether this is the token; after too many wrong ones nobody is told for a while."""
         now = time.monotonic()
-        self.wrong = {who: times for who, times in self.wrong.items() if times and times[-1] > now - WINDOW}
-        mine = self.wrong.setdefault(client, deque(maxlen=MOST_WRONG))
-        recent = [at for times in self.wrong.values() for at in times if at > now - WINDOW]
-        if sum(at > now - WINDOW for at in mine) >= MOST_WRONG or len(recent) >= MOST_WRONG_OVERALL:
+        self.wrong = [(at, who) for at, who in self.wrong if at > now - WINDOW]
+        if len(self.wrong) >= MOST_WRONG_OVERALL or sum(who == client for _, who in self.wrong) >= MOST_WRONG:
             raise HTTPException(429, "There were too many wrong tokens; wait a minute and try again.")
         if self.token is not None and hmac.compare_digest(word.encode(), self.token.encode()):
             return True
-        mine.append(now)
+        self.wrong.append((now, client))
         return False
 
 

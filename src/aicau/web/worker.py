@@ -6,10 +6,9 @@ import os
 import secrets
 import signal
 import threading
-import time
 from collections import Counter, OrderedDict
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -29,8 +28,6 @@ class Job:
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     state: str = WAITING
     step: str = "waiting for its turn"
-    began: float = field(default_factory=time.monotonic)
-    ended: float | None = None
     result: Any = field(default=None, repr=False)
     error: str = ""
 
@@ -39,9 +36,8 @@ class Job:
         return self.state in (DONE, FAILED)
 
     def shown(self) -> dict[str, Any]:
-        """As JSON: all but the arguments and the result."""
-        found = {k: v for k, v in asdict(self).items() if k not in ("arguments", "result", "began", "ended")}
-        return found | {"seconds": round((self.ended or time.monotonic()) - self.began, 1)}
+        """As JSON."""
+        return {name: getattr(self, name) for name in ("campaign", "verb", "id", "state", "step", "error")}
 
 
 class Worker:
@@ -100,7 +96,7 @@ class Worker:
                 job.result = answer
             else:
                 job.error = str(answer)
-            job.ended, job.step, job.state = time.monotonic(), "", DONE if done else FAILED
+            job.step, job.state = "", DONE if done else FAILED
 
     def _do(self, job: Job) -> tuple[bool, Any]:
         if self.pipe is None or not self.process.is_alive():

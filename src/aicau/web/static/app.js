@@ -66,7 +66,7 @@ if (map) {
     if (!start) return;
     const box = draw(place(event));
     start = null;
-    if (box.width < 12 || box.height < 12) return draw.call(null, (start = { x: 0, y: 0 })), (start = null);
+    if (box.width < 12 || box.height < 12) return brush.setAttribute("width", 0);
     const across = (v) => ends[0][0] + (v / 960) * (ends[0][1] - ends[0][0]);
     const up = (v) => ends[1][0] + (1 - v / 600) * (ends[1][1] - ends[1][0]);
     form.x0.value = across(box.x);
