@@ -1,8 +1,10 @@
 """The fused kernels against plain PyTorch: gradient, whole training, early stopping, independence of neighbours."""
 
 import math
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -129,6 +131,19 @@ def embedding_data(runs=3, rows=15, inputs=4, settings=EmbeddingSettings(), padd
     x, bias = torch.rand(runs, rows, inputs, generator=g), torch.randn(runs, rows, generator=g) * 0.5
     valid = (torch.arange(rows) < rows - padded).expand(runs, rows)
     return x, bias, split_pairs(keys, valid, settings.validation), initial_parameters(keys, inputs, settings), keys
+
+
+@pytest.mark.slow
+def test_the_process_that_compiles_has_the_bits_of_the_next_one(tmp_path):
+    lines = ["import hashlib", "from test_kernels import *", "*own, keys = embedding_data(rows=40)"]
+    lines += ["settings = EmbeddingSettings(max_epochs=20, batch_size=16)"]
+    lines += ["found = kernels.train_embedding(*own, keys, settings)[0], kernels.train_mlp(*data(), MLPSettings())[0]"]
+    lines += ["print(hashlib.sha256(b''.join(part.numpy().tobytes() for part in found)).hexdigest())"]
+    command, here = [sys.executable, "-c", "\n".join(lines)], Path(__file__).parent
+    place = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    first, second = (subprocess.run(command, cwd=here, env=place, capture_output=True, check=True) for _ in range(2))
+    assert any(tmp_path.rglob("*.nbc"))
+    assert first.stdout == second.stdout != b""
 
 
 @pytest.mark.parametrize("rows", [15, 4])

@@ -25,7 +25,11 @@ POINTS = 256  # of a block: their rows stay in the cache while a tree is walked
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
-    """Compiled by Numba and kept for the next process, unless neither this folder nor a home can be written to."""
+    """Compiled by Numba and kept for the next process, unless neither this folder nor a home can be written to.
+
+    What other functions call is inlined: else the process that compiles runs another copy of it than the next one, and
+    reordered sums would differ between the two.
+    """
 
     def compiled(function: Any) -> Any:
         try:
@@ -36,7 +40,7 @@ def njit(**options: Any) -> Callable[[Any], Any]:
     return compiled
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def adam(p, g, m, v, step, learning_rate, beta1, beta2, decay):  # type: ignore[no-untyped-def]
     """One step of Adam with an L2 term, as torch.optim.Adam does it."""
     one = np.float32(1)
@@ -53,7 +57,7 @@ def adam(p, g, m, v, step, learning_rate, beta1, beta2, decay):  # type: ignore[
         p[i] -= rate * first / (np.sqrt(second) * root + epsilon)
 
 
-@njit()
+@njit(forceinline=True)
 def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no-untyped-def]
     """Cross-entropy or Poisson loss; `back` becomes its gradient, (prediction − target)·weight."""
     loss = np.float32(0)
@@ -73,7 +77,7 @@ def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no
     return loss
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped-def]
     """Weighted loss of one network; `g` becomes its gradient.
 

@@ -6,7 +6,7 @@ from numba import prange
 from aicau.ensembles.kernels.cpu import FAST, adam, njit
 
 
-@njit()
+@njit(forceinline=True)
 def _next_bits(state):  # type: ignore[no-untyped-def]
     """SplitMix64."""
     state = state + np.uint64(0x9E3779B97F4A7C15)
@@ -16,7 +16,7 @@ def _next_bits(state):  # type: ignore[no-untyped-def]
     return state, z ^ (z >> np.uint64(31))
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def _normalise(z, weight, total, gain, shift, out, epsilon, scale, drop):  # type: ignore[no-untyped-def]
     """Batch normalisation, ReLU and dropout of one unit over its points; z becomes the normalised value."""
     zero, count = np.float32(0), z.size
@@ -36,7 +36,7 @@ def _normalise(z, weight, total, gain, shift, out, epsilon, scale, drop):  # typ
     return mean, variance, inverse
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def _gram_loss(psi, gram, target, coefficient):  # type: ignore[no-untyped-def]
     """¼ Σ c (ψᵢᵀψⱼ − δᵢδⱼ)²; `gram` becomes c (ψᵢᵀψⱼ − δᵢδⱼ), half the gradient by the Gram matrix, symmetrised."""
     np.dot(psi.T, psi, gram)
@@ -51,7 +51,7 @@ def _gram_loss(psi, gram, target, coefficient):  # type: ignore[no-untyped-def]
     return loss / np.float32(4)
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def _embed(p, a, sizes, running, epsilon):  # type: ignore[no-untyped-def]
     """ψ with running statistics and without dropout; the result stands in a[depth]."""
     zero = np.float32(0)
@@ -72,7 +72,7 @@ def _embed(p, a, sizes, running, epsilon):  # type: ignore[no-untyped-def]
     _last(p[at:], a, sizes)
 
 
-@njit()
+@njit(forceinline=True)
 def _last(p, a, sizes):  # type: ignore[no-untyped-def]
     """The last layer; the row after the units below it is one: its weights are the biases."""
     depth = sizes.size - 1
@@ -81,7 +81,7 @@ def _last(p, a, sizes):  # type: ignore[no-untyped-def]
     np.dot(p.reshape(outs, ins), a[depth - 1, :ins], a[depth, :outs])
 
 
-@njit(fastmath=FAST)
+@njit(fastmath=FAST, forceinline=True)
 def _embedding_gradient(  # type: ignore[no-untyped-def]
     p, g, a, z, d, inverse, sizes, running, target, weight, coefficient, gram, drop, dropout, momentum, epsilon, state
 ):
@@ -146,7 +146,7 @@ def _embedding_gradient(  # type: ignore[no-untyped-def]
     return loss, state
 
 
-@njit()
+@njit(forceinline=True)
 def _pair_weights(split, kind):  # type: ignore[no-untyped-def]
     """Weights of the pairs of one kind in ¼ Σ c (…)²: 2 over their number, twice that on the diagonal."""
     chosen = split == kind
@@ -159,7 +159,7 @@ def _pair_weights(split, kind):  # type: ignore[no-untyped-def]
     return weights, number
 
 
-@njit()
+@njit(forceinline=True)
 def _ranked(rank, seen):  # type: ignore[no-untyped-def]
     """The training pairs as places among the seen points, in the order of their rank."""
     pairs = np.zeros((seen.size * (seen.size + 1) // 2, 2), np.int64)
@@ -173,7 +173,7 @@ def _ranked(rank, seen):  # type: ignore[no-untyped-def]
     return pairs[:number]
 
 
-@njit()
+@njit(forceinline=True)
 def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ignore[no-untyped-def]
     """Lay out a mini-batch: its points as columns, how often each stands in it, and the weights of its pairs."""
     width, used = weight.size, 0
@@ -193,7 +193,7 @@ def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ign
         coefficient[i, j] = coefficient[j, i] = np.float32((4.0 if i == j else 2.0) / len(pairs))
 
 
-@njit()
+@njit(forceinline=True)
 def _collect(pairs, columns, coefficient):  # type: ignore[no-untyped-def]
     """Undo what `_deal` laid out."""
     for pair in range(len(pairs)):
