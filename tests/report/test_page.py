@@ -53,6 +53,8 @@ def test_the_contents_in_numbers(campaign):
     assert table.held_out[0] == pytest.approx(np.sqrt(np.mean((new.to_numpy() - said) ** 2)))
     assert [b.name for b in contents.noise.batches] == ["d0", "d1", "d2"]
     assert contents.noise.batches[1].shift > contents.noise.batches[2].shift
+    low, high = contents.noise.reach
+    assert 0 <= low < contents.noise.between < high
     assert contents.noise.freedom == 30
     assert contents.noise.sd == pytest.approx(0.05, rel=0.4)
     assert len(contents.noise.replicates) == 30
@@ -101,6 +103,7 @@ def test_the_page_stands_alone_and_escapes_names(campaign, tmp_path):
     assert page.count('<tr class="reason">') == 6
     ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(ids) == len(set(ids)) > 100
+    assert re.search(r"beyond chance: [\d.]+ \(95% interval\s+[\d.]+ to [\d.]+\)", words)
     assert re.search(r"Of 40 new measurements, \d+% fell into the 95% interval", words)
     assert gather(campaign).batch[0] is not None
 

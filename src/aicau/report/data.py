@@ -30,6 +30,7 @@ class Noise:
     sd: float = 0.0
     freedom: int = 0
     between: float | None = None  # standard deviation between batches
+    reach: tuple[float, float] = (0.0, 0.0)  # its 95% interval
     dispersion: float | None = None  # of counts: variance over a Poisson's
     predicted: Sequence[float] = ()  # standard deviation that the model expects of the same replicates
 

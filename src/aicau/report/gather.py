@@ -170,12 +170,12 @@ def _noise(told: Told, model: Model) -> Noise:
     values = rows.groupby("candidate").y
     freedom = len(rows) - values.ngroups
     sd = float(np.sqrt(((rows.y - values.transform("mean")) ** 2).sum() / freedom)) if freedom else 0.0
-    batches, between = list[Batch](), None
+    batches, between, reach = list[Batch](), None, (0.0, 0.0)
     if len(told.batches) > 1:
         x = model.state.x
         points = Frame.of(x).coordinates(x[o.index[0]].double())
         effects = plate_effects(points, o.y[0], o.batch[0], controls=told.controls)
-        between = effects.variance**0.5
+        between, reach = effects.variance**0.5, (effects.interval[0] ** 0.5, effects.interval[1] ** 0.5)
         count = rows.batch.value_counts()
         found = zip(effects.batches.tolist(), effects.shift.tolist(), effects.error.tolist(), strict=True)
         known = [one for one in found if one[0] < len(told.batches)]  # some of very many rows may leave out a batch
@@ -189,7 +189,7 @@ def _noise(told: Told, model: Model) -> Noise:
         share = beside.groupby(rows.candidate).sum()[count.index] / (count * (count - 1))
         aleatoric = np.asarray(model.predict(np.array(count.index)).aleatoric)
         expected = np.sqrt(np.maximum(aleatoric - share * model.figures.shared, 0.0)).tolist()
-    return Noise(batches, replicates(o), sd, freedom, between, dispersion, expected)
+    return Noise(batches, replicates(o), sd, freedom, between, reach, dispersion, expected)
 
 
 def plane(
