@@ -71,7 +71,7 @@ def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
         campaign.ask(2, weight="worth")
     assert len(campaign.pending()) == 0
     bad = pool().assign(value=-1.0)
-    with pytest.raises(InputError, match="0 or more; row 1 has -1"):
+    with pytest.raises(InputError, match="row 2, column .value.: how much a candidate counts is 0 or more"):
         Campaign.create(tmp_path / "d.db", bad, "y", weight="value")
     with pytest.raises(InputError, match="0 everywhere"):
         Campaign.create(tmp_path / "d.db", bad.assign(value=0), "y", weight="value")
@@ -89,7 +89,7 @@ def test_a_column_that_is_no_weight_is_refused_when_it_comes(campaign, tmp_path)
             made.change(weight="s")
         assert made.settings["weight"] is None
     more = pd.DataFrame({"id": ["n1"], "a": [0.5], "b": [0.5], "value": [-1.0]})
-    with pytest.raises(InputError, match="row 2, column 'value': how much a candidate counts is a number from 0"):
+    with pytest.raises(InputError, match="row 2, column 'value': how much a candidate counts is 0 or more"):
         campaign.add(more)
     assert campaign.add(more.assign(value=0.0))["added"] == 1
     assert len(campaign.ask(2)) == 2

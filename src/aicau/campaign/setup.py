@@ -53,7 +53,7 @@ def columns_for(
         counts = []
         for part in sheet.parts():
             counts.append(part.numbers(weight))
-            part.refuse(weight, counts[-1] < 0, "how much a candidate counts is a number from 0")
+            part.refuse(weight, counts[-1] < 0, "how much a candidate counts is 0 or more")
         check_weights(np.concatenate(counts), weight)
     for part in sheet.parts() if cost is not None else ():
         check_counts(part, None, cost)
@@ -155,7 +155,7 @@ def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float6
 def check_counts(part: Sheet, weight: str | None, cost: str | None) -> None:
     """How much some candidates count, and what they cost."""
     if weight is not None:
-        part.refuse(weight, part.numbers(weight) < 0, "how much a candidate counts is a number from 0")
+        part.refuse(weight, part.numbers(weight) < 0, "how much a candidate counts is 0 or more")
     if cost is not None:
         part.refuse(cost, part.numbers(cost) <= 0, "a cost is a number above 0")
 
