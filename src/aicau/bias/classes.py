@@ -48,7 +48,7 @@ def direct(evidence: Evidence) -> Belief:
     centre = evidence.centre().clamp_min(TINY)
     n = centre.shape[-2]
 
-    def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> tuple[Tensor]:
+    def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> Tensor:
         log = centre.log()
         spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions).clamp_min(TINY), centre)
         x = evidence.x.double().expand(*centre.shape[:-1], -1)
@@ -63,10 +63,10 @@ def direct(evidence: Evidence) -> Belief:
         fit = partial(noise.fit, each(rows, c), apiece(residual), counts=counts, valid=valid)
         seen = evidence.learned("direct", fit)
         guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
-        return (torch.softmax(log - guess, -1),)
+        return torch.softmax(log - guess, -1)
 
     parts = (evidence.predictions, centre, seen.index, seen.count, share)
-    return Belief(*by_run(believe, *parts, lead=evidence.keys.ndim))
+    return Belief(by_run(believe, *parts, lead=evidence.keys.ndim))
 
 
 def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:

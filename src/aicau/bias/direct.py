@@ -75,9 +75,8 @@ def interpolated(
     side = evidence.side_information().double()
     rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
 
-    def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> tuple[Tensor]:
-        return (evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side),)
+    def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> Tensor:
+        return evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side)
 
     parts = (side, rows, values, seen.valid)
-    (estimate,) = by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1)
-    return place(values, seen, estimate)
+    return place(values, seen, by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1))

@@ -1,11 +1,13 @@
 """Measurements are rows, never overwritten and never averaged on the way in; (mean, count) per point is a view."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.core.errors import InputError
+from aicau.core.runs import OfRuns
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Collapsed:
 
 
 @dataclass(frozen=True)
-class Observations:
+class Observations(OfRuns):
     """All measurements so far, one row each. Leading dimensions are runs.
 
     Parameters
@@ -50,6 +52,7 @@ class Observations:
     tensor([2., 2., 0.])
     """
 
+    shared: ClassVar[tuple[str, ...]] = ("round",)
     index: Tensor
     y: Tensor
     round: Tensor
@@ -80,10 +83,6 @@ class Observations:
             torch.cat([self.round, rounds]),
             torch.cat([self.batch, batch], -1),
         )
-
-    def __getitem__(self, run: int | slice | list[int]) -> "Observations":
-        """Rows of some runs (along the first leading dimension)."""
-        return Observations(self.index[run], self.y[run], self.round, self.batch[run])
 
     def to(self, device: torch.device) -> "Observations":
         return Observations(*(t.to(device) for t in (self.index, self.y, self.round, self.batch)))

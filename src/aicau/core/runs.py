@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,18 @@ SMALL = 20_000  # points of a pool up to which one thread computes
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
 PORTION_GPU = 262_144  # the same of an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
+
+
+@dataclass(frozen=True)
+class OfRuns:
+    """A record whose fields have runs as their first dimension, but for those that all runs share."""
+
+    shared: ClassVar[tuple[str, ...]] = ()
+
+    def __getitem__(self, run: Any) -> Self:
+        """Of some runs (along the first leading dimension)."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.shared}
+        return replace(self, **{name: part[run] for name, part in own.items() if part is not None})
 
 
 _own = threading.local()  # `cores`: threads that this one may use in all, also where PyTorch computes on fewer
@@ -138,23 +150,28 @@ def threads_for(points: int) -> AbstractContextManager[None]:
 
 
 def by_run(
-    function: Callable[..., tuple[Tensor, ...]],
+    function: Callable[..., T],  # gives a tensor or a tuple of tensors
     *tensors: Tensor,  # (..., ·) with `lead` leading dimensions
     points: int = 0,  # of the pool, where it may be large
     lead: int = 1,
-) -> tuple[Tensor, ...]:
+) -> T:
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
     shape = tensors[0].shape[:lead]
+
+    def each(change: Callable[..., Tensor], *found: Any) -> Any:  # of every tensor that the function gives
+        return change(*found) if isinstance(found[0], Tensor) else tuple(map(change, *found))
+
     if lead != 1:
         flat = (t.reshape((-1, *t.shape[lead:])) for t in tensors)
-        return tuple(part.reshape((*shape, *part.shape[1:])) for part in by_run(function, *flat, points=points))
+        whole = by_run(function, *flat, points=points)
+        return each(lambda part: part.reshape((*shape, *part.shape[1:])), whole)
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     with threads_for(points):
         if shape[0] == 1:
             return function(*tensors)
         parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(shape[0])]
-        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+        return each(lambda *column: torch.cat(column), *parts)
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list[T]:

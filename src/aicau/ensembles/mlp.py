@@ -1,23 +1,26 @@
 """The paper's F_k (Appendix A): K small networks, each trained on the folds of the data but one."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
+from aicau.core.runs import OfRuns
 from aicau.core.streams import Purpose
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import gradients, kernels
-from aicau.ensembles.base import Run, check_rows, fold_membership, one_hot
+from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.ensembles.kernels import MLPSettings
 
 HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson"}
 
 
 @dataclass(frozen=True)
-class FittedMLP:
+class FittedMLP(OfRuns):
+    shared: ClassVar[tuple[str, ...]] = ("settings",)
     parameters: Tensor  # (..., K, P)
     unseen: Tensor  # (..., K, l)
     epochs: Tensor  # (..., K)
@@ -35,10 +38,6 @@ class FittedMLP:
         """What the gradients of one run's networks (of all, or of the first ones) are made of, at every point."""
         own = self.parameters.reshape(-1, *self.parameters.shape[-2:])[0, :members]
         return gradients.layers(own, x, self.settings)
-
-    def __getitem__(self, run: Run) -> "FittedMLP":
-        """The ensembles of some runs (along the first leading dimension)."""
-        return FittedMLP(self.parameters[run], self.unseen[run], self.epochs[run], self.settings)
 
 
 @dataclass(frozen=True)

@@ -129,14 +129,14 @@ class Loop:
         """Mean over the pool of D[μ_Y‖F̄] under the task's divergence: for values the MSE of the members' mean."""
         task, d = self.how.task, bregman.make(self.how.task.divergence)
 
-        def error(some: Tensor, truth: Tensor, *unit: Tensor) -> tuple[Tensor]:
+        def error(some: Tensor, truth: Tensor, *unit: Tensor) -> Tensor:
             shift, scale = (part[:, None, None, None] for part in unit)
             centre = bregman.mean_of(d, task.members(some) * scale + shift)
-            return (bregman.between(d, task.vectors(truth), centre).mean(-1),)
+            return bregman.between(d, task.vectors(truth), centre).mean(-1)
 
         truth = self.truth[:, None].expand(*state.keys.shape, *self.truth.shape[1:])
         parts = (state.predictions, truth, state.shift, state.scale)
-        return by_run(error, *parts, points=self.pool.n, lead=2)[0].cpu()
+        return by_run(error, *parts, points=self.pool.n, lead=2).cpu()
 
     def _choose(self, state: State) -> Tensor:  # (lanes, R, m)
         estimates = self._assess(state)

@@ -82,11 +82,10 @@ def mlp_forward(
 ) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
 
-    def forward(parameters: Tensor, x: Tensor) -> tuple[Tensor]:
-        parts = [reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)]
-        return (torch.cat(parts, 2),)
+    def forward(parameters: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)], 2)
 
-    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])[0]
+    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])
 
 
 def trees_mean(
@@ -116,10 +115,10 @@ def embed(
 ) -> Tensor:  # (N, n, width)
     """ψ of every run at its points, with running statistics."""
 
-    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> tuple[Tensor]:
-        return (torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2),)
+    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2)
 
-    return by_run(forward, parameters, running, x, points=x.shape[-2])[0]
+    return by_run(forward, parameters, running, x, points=x.shape[-2])
 
 
 def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)
