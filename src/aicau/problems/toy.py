@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -56,7 +56,7 @@ class Toy(Problem):
 
     @cached_property
     def _root(self) -> Tensor | None:  # (n, n)
-        correlated = self.name == "type3" and self.noise_scale > 0
+        correlated = self.repeats_share_noise and bool(self.sigma.any())
         return correlation_root(self.pool.x, self.correlation_length) if correlated else None
 
     def noise_covariance(self) -> Omega:
@@ -73,19 +73,9 @@ class Toy(Problem):
     @property
     def repeats_share_noise(self) -> bool:  # type: ignore[override]
         """ρ(x, x) = 1: within a round of Type III the same point twice is one value twice."""
-        return self.name == "type3"
+        return self.name.endswith("3")
 
 
-def type1(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
-    """No noise; a point is never measured twice."""
-    return Toy("type1", grid, noise_scale, correlation_length)
-
-
-def type2(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
-    """Noise that is independent between points."""
-    return Toy("type2", grid, noise_scale, correlation_length)
-
-
-def type3(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
-    """Noise shared between the points of one round, the more the nearer they are."""
-    return Toy("type3", grid, noise_scale, correlation_length)
+type1 = partial(Toy, "type1")  # no noise; a point is never measured twice
+type2 = partial(Toy, "type2")  # noise that is independent between points
+type3 = partial(Toy, "type3")  # noise shared between the points of one round, the more the nearer they are
