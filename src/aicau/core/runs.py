@@ -7,11 +7,13 @@ Small matrices are computed on one thread: a second one gains nothing, and where
 step waits for it (measured: 8 ms instead of 60 µs for a Cholesky decomposition of 110 rows).
 """
 
+import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
 from typing import Any, ClassVar, Self, TypeVar
 
 import torch
@@ -55,6 +57,22 @@ def threads(count: int | None = None) -> Iterator[None]:
         _own.cores = outer
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
+
+
+@cache
+def _blas() -> Any:
+    """The BLAS libraries of SciPy, which Numba's matrix products go through as well."""
+    importlib.import_module("scipy.linalg.cython_blas")
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def single_blas(count: int | None = None) -> Iterator[None]:
+    """As `threads`, and SciPy's linear algebra on one: with two of them small steps took ten times the time."""
+    with threads(count), _blas().limit(limits=1):
+        yield
 
 
 def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | None = None) -> Iterator[T]:
@@ -114,7 +132,7 @@ def moved(thing: T, device: torch.device) -> T:
     """The same with its tensors on a device, also inside of records, lists and dictionaries; what is there stays."""
     if isinstance(thing, Tensor):
         pinned = device.type == "cuda" and thing.device.type == "cpu" and thing.numel() > 0
-        return (thing.pin_memory() if pinned else thing).to(device, non_blocking=True)  # type: ignore[return-value]
+        return (thing.pin_memory() if pinned else thing).to(device, non_blocking=pinned)  # type: ignore[return-value]
     if isinstance(thing, dict):
         return type(thing)((key, moved(value, device)) for key, value in thing.items())
     if isinstance(thing, (list, tuple)):

@@ -1,15 +1,13 @@
 """Minimising small functions in a box: SciPy's L-BFGS-B for one run, projected BFGS for many runs at once on CUDA."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from aicau.core.runs import repeated, threads
+from aicau.core.runs import repeated, single_blas
 
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]  # (runs, q) -> values (runs,), gradients (runs, q)
 GRADIENT_TOLERANCE, VALUE_TOLERANCE = 1e-5, 2.3e-9  # those of SciPy
@@ -33,16 +31,10 @@ def alone(
         return min(float(value), LARGEST), gradient[0].numpy()
 
     box = list(zip(lower.tolist(), upper.tolist(), strict=True))
-    with threads(1), blas().limit(limits=1, user_api="blas"):
+    with single_blas(1):
         stop = {"ftol": tolerance}
         found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box, options=stop)
     return torch.from_numpy(found.x)[None].to(start), torch.tensor([float(found.fun)], dtype=start.dtype)
-
-
-@cache
-def blas() -> ThreadpoolController:
-    """What sets the threads of SciPy's linear algebra: with two of them its steps took ten times the time."""
-    return ThreadpoolController()
 
 
 class State(NamedTuple):

@@ -8,15 +8,13 @@ compute the same; tests compare each with `reference`, and `benchmarks/kernels.p
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from aicau.core.errors import unknown
-from aicau.core.runs import by_run, threads
+from aicau.core.runs import by_run, single_blas
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
@@ -53,15 +51,6 @@ def _cuda(tensor: Tensor) -> bool:
     return _kind == "fused" and tensor.device.type == "cuda"
 
 
-@cache
-def _openblas() -> Any:
-    """The BLAS libraries that Numba's matrix products go through."""
-    import scipy.linalg.cython_blas
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(internal_api="openblas")
-
-
 @contextmanager
 def _launch() -> Iterator[None]:
     """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
@@ -70,7 +59,7 @@ def _launch() -> Iterator[None]:
     """
     import numba
 
-    with threads(), _openblas().limit(limits=1):
+    with single_blas():
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         yield
 

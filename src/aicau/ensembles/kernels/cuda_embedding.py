@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,9 @@ class Shape:
     @property
     def padded(self) -> tuple[int, ...]:
         """Inputs, units of the three hidden layers and of ψ."""
-        return tuple(-(-size // k) * k for size, k in zip(self.sizes, (4, 8, 8, 8, 8), strict=True))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.inputs, *self.settings.hidden, self.settings.width
+        return tuple(
+            -(-size // k) * k for size, k in zip(self.settings.sizes(self.inputs), (4, 8, 8, 8, 8), strict=True)
+        )
 
     @property
     def stride(self) -> int:
@@ -50,14 +49,10 @@ class Shape:
         """Where in the packed row each parameter stands, and the length of that row."""
         found: list[int] = []
         at = 0
-        for last, (ins, outs), (width, units) in zip(
-            (False, False, False, True),
-            zip(self.sizes, self.sizes[1:], strict=False),
-            zip(self.padded, self.padded[1:], strict=False),
-            strict=True,
-        ):
+        layers = self.settings.layers(self.inputs)
+        for number, ((outs, ins), (width, units)) in enumerate(zip(layers, pairwise(self.padded), strict=True), 1):
             weights = [[at + o * width + i for i in range(ins)] for o in range(outs)]
-            after = at + units * width
+            after, last = at + units * width, number == len(layers)
             if last:
                 found += [place for o, row in enumerate(weights) for place in (*row, after + o)]
             else:
@@ -122,16 +117,10 @@ SCRATCH = 17  # which argument
 
 
 def train_embedding(
-    x: Tensor,  # (N, l, p)
-    bias: Tensor,  # (N, l)
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    seeds: Tensor,  # (N,)
-    settings: EmbeddingSettings,
-    launch: Callable[[Shape, int, list[Any], torch.device], None] = launch,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
-    """Train N embeddings ψ on their Gram matrices (or on mini-batches of pairs) and keep each one's best epoch."""
+    x: Tensor, bias: Tensor, split: Tensor, parameters: Tensor, running: Tensor, seeds: Tensor,
+    settings: EmbeddingSettings, launch: Callable[[Shape, int, list[Any], torch.device], None] = launch,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Train N embeddings ψ; shapes as in `kernels.train_embedding`, running (N, 2, units)."""
     runs, _, inputs = x.shape
     device = x.device
     epochs = torch.zeros(runs, dtype=torch.long, device=device)

@@ -62,12 +62,9 @@ class _Adam:
 
 
 def train_mlp(
-    x: Tensor,  # (N, l, d)
-    y: Tensor,  # (N, l) or (N, l, c)
-    weights: Tensor,  # (N, K, l), 0 = not seen
-    parameters: Tensor,  # (N, K, P)
-    settings: MLPSettings,
-) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
+    x: Tensor, y: Tensor, weights: Tensor, parameters: Tensor, settings: MLPSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All networks together; shapes as in `kernels.train_mlp`."""
     y = y[..., None] if y.ndim == 2 else y
     best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
     waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
@@ -143,14 +140,15 @@ def pair_loss(psi: Tensor, bias: Tensor, pairs: Tensor) -> Tensor:  # (N, l, h),
 
 
 def train_embedding(
-    x: Tensor,  # (N, l, p)
-    bias: Tensor,  # (N, l)
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    seeds: Tensor,  # (N,)
+    x: Tensor,
+    bias: Tensor,
+    split: Tensor,
+    parameters: Tensor,
+    running: Tensor,
+    seeds: Tensor,
     settings: EmbeddingSettings,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All embeddings together; shapes as in `kernels.train_embedding`, running (N, 2, units)."""
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
     fit = split == 1
     check = torch.where((split == 2).any(-1).any(-1)[:, None, None], split == 2, fit)
@@ -196,15 +194,9 @@ def train_embedding(
 
 
 def trees_mean(
-    x: Tensor,  # (n, d) float32
-    roots: Tensor,  # (trees,)
-    feature: Tensor,  # (nodes,), like the rest
-    threshold: Tensor,
-    left: Tensor,
-    right: Tensor,
-    value: Tensor,
+    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, left: Tensor, right: Tensor, value: Tensor
 ) -> Tensor:  # (n,)
-    """Mean over trees of the value of the leaf that each point falls into."""
+    """Mean over trees of the value of the leaf that each point falls into; shapes as in `kernels.trees_mean`."""
     total = torch.zeros(x.shape[0], dtype=torch.double, device=x.device)
     for root in roots:
         node = root.expand(x.shape[0])
