@@ -73,7 +73,7 @@ class View(OfRuns):
     2
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("x", "points", "task", "others", "budget")
+    common: ClassVar[tuple[str, ...]] = ("x", "points", "task", "others", "budget")
     x: Tensor
     allowed: Tensor
     measured: Tensor
@@ -135,7 +135,7 @@ class Score(OfRuns):
     tensor([1., 4.])
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("note",)
+    common: ClassVar[tuple[str, ...]] = ("note",)
     alpha: Tensor
     omega: Omega | None = None
     note: str = ""

@@ -55,8 +55,7 @@ def direct(evidence: Evidence) -> Belief:
         side = torch.cat([x, log - log.mean(-1, keepdim=True), spread[..., None]], -1)
         shift, scale = evidence.learned("side", lambda: centre_and_spread(side))
         side = (side - shift[..., None, :]) / scale[..., None, :]
-        rows = side.gather(-2, index[..., None].expand(*index.shape, side.shape[-1]))
-        own = centre.gather(-2, index[..., None].expand(*index.shape, c))
+        rows, own = (part.take_along_dim(index[..., None], -2) for part in (side, centre))
         shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
         residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
         counts, valid = each(count.clamp_min(1), c), each(count > 0, c)
@@ -100,12 +99,8 @@ def apiece(values: Tensor) -> Tensor:  # (runs, l, c) -> (runs·c, l)
     return values.mT.reshape(-1, values.shape[-2])
 
 
-def on_simplex(
-    mean: Tensor,  # (..., n, c)
-    factor: Tensor,  # (..., c, n, r)
-    rest: Tensor,  # (..., n, c)
-    own: Tensor,  # (..., n, c) variance of the noise
-) -> Belief:
+def on_simplex(mean: Tensor, factor: Tensor, rest: Tensor, own: Tensor) -> Belief:
+    # (..., n, c), (..., c, n, r), (..., n, c) twice; `own` is the variance of the noise
     """A Gaussian belief made one about probabilities: means in the simplex, variances that a probability can have.
 
     A label that comes with probability p̂ varies by p̂(1 − p̂) around it, whatever the process thinks. Of that, what is

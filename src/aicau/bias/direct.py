@@ -68,12 +68,11 @@ class Tau:
         raise InputError(f"tau is a squared error, which {evidence.task.name} does not have; use direct or posterior")
 
 
-def interpolated(
-    evidence: Evidence, seen: Collapsed, values: Tensor, by: Direct | Tau
-) -> Tensor:  # (..., l) -> (..., n)
+def interpolated(evidence: Evidence, seen: Collapsed, values: Tensor, by: Direct | Tau) -> Tensor:
+    # (..., l) -> (..., n)
     """Values at measured points, and elsewhere what a process on the side information says."""
     side = evidence.side_information().double()
-    rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
+    rows = side.take_along_dim(seen.index[..., None], -2)
 
     def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> Tensor:
         return evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side)

@@ -61,7 +61,7 @@ class Quadratic:
         """Train ψ of every run on the products of residuals at its measured points."""
         side = evidence.side_information().float()
         seen, residual = evidence.residuals()
-        rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
+        rows = side.take_along_dim(seen.index[..., None], -2)
         keys = streams.fold(evidence.keys, Purpose.COBIAS).reshape(-1)
         split = split_pairs(keys, seen.valid.reshape(-1, seen.valid.shape[-1]), self.settings.validation)
         target = residual.reshape(split.shape[:-1])

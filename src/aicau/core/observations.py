@@ -52,7 +52,7 @@ class Observations(OfRuns):
     tensor([2., 2., 0.])
     """
 
-    shared: ClassVar[tuple[str, ...]] = ("round",)
+    common: ClassVar[tuple[str, ...]] = ("round",)
     index: Tensor
     y: Tensor
     round: Tensor

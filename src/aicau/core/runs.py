@@ -33,11 +33,11 @@ ROOM = 0.5  # share of a GPU's memory that should be free before a graph is reco
 class OfRuns:
     """A record whose fields have runs as their first dimension, but for those that all runs share."""
 
-    shared: ClassVar[tuple[str, ...]] = ()
+    common: ClassVar[tuple[str, ...]] = ()
 
     def __getitem__(self, run: Any) -> Self:
         """Of some runs (along the first leading dimension)."""
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.shared}
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.common}
         return replace(self, **{name: part[run] for name, part in own.items() if part is not None})
 
 

@@ -34,12 +34,8 @@ class Fitted(Protocol):
 class Ensemble(Protocol):
     """Parameters only; `fit` computes and returns something new."""
 
-    def fit(
-        self,
-        x: Tensor,  # (..., l, d)
-        y: Tensor,  # (..., l)
-        keys: Tensor,  # (...) one random stream per run
-    ) -> Fitted: ...
+    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> Fitted:  # (..., l, d), (..., l), (...)
+        """The ensembles of all runs; `keys` is one random stream for each."""
 
 
 @dataclass(frozen=True)

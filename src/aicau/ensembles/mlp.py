@@ -20,7 +20,7 @@ HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson
 
 @dataclass(frozen=True)
 class FittedMLP(OfRuns):
-    shared: ClassVar[tuple[str, ...]] = ("settings",)
+    common: ClassVar[tuple[str, ...]] = ("settings",)
     parameters: Tensor  # (..., K, P)
     unseen: Tensor  # (..., K, l)
     epochs: Tensor  # (..., K)

@@ -18,12 +18,8 @@ CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look 
 
 
 def alone(
-    function: Function,
-    start: Tensor,  # (q,)
-    lower: Tensor,  # (q,)
-    upper: Tensor,  # (q,)
-    tolerance: float = VALUE_TOLERANCE,
-) -> tuple[Tensor, Tensor]:  # minimiser (1, q), value (1,)
+    function: Function, start: Tensor, lower: Tensor, upper: Tensor, tolerance: float = VALUE_TOLERANCE
+) -> tuple[Tensor, Tensor]:  # (q,) each -> minimiser (1, q), value (1,)
     """L-BFGS-B on one thread: for one run on the CPU."""
 
     def evaluate(theta):  # type: ignore[no-untyped-def]
@@ -51,12 +47,8 @@ class State(NamedTuple):
     iteration: Tensor  # (runs,) how many are done
 
 
-def together(
-    function: Function,
-    start: Tensor,  # (runs, q)
-    lower: Tensor,  # (q,)
-    upper: Tensor,  # (q,)
-) -> tuple[Tensor, Tensor]:  # minimisers (runs, q), values (runs,)
+def together(function: Function, start: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    # (runs, q), (q,) twice -> minimisers (runs, q), values (runs,)
     """Projected BFGS: a dense inverse Hessian per run and a backtracking line search.
 
     Every evaluation serves all runs, each at its own place: one run may be shortening a step while another starts its

@@ -117,8 +117,8 @@ class Posterior(Solved):
         for _ in range(min(rank, some.shape[-2])):
             best = left.argmax(-1, keepdim=True)  # (..., 1)
             size = left.gather(-1, best).clamp_min(1e-300).sqrt()
-            point = some.gather(-2, best[..., None].expand(*best.shape, some.shape[-1]))
-            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
+            point = some.take_along_dim(best[..., None], -2)
+            own = half.take_along_dim(best[..., None, :], -1)
             column = self.rows.prior(self.theta, some, point)[..., 0] - (half * own).sum(-2)
             for earlier in columns:
                 column = column - earlier * earlier.gather(-1, best)

@@ -64,11 +64,8 @@ def _launch() -> Iterator[None]:
         yield
 
 
-def mlp_forward(
-    parameters: Tensor,  # (N, K, P)
-    x: Tensor,  # (N or 1, n, d)
-    settings: MLPSettings,
-) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
+def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
+    # (N, K, P), (N or 1, n, d) -> (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
 
     def forward(parameters: Tensor, x: Tensor) -> Tensor:
@@ -96,12 +93,8 @@ def trees_mean(
     return torch.from_numpy(cpu.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
-def embed(
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    x: Tensor,  # (N, n, p)
-    settings: EmbeddingSettings,
-) -> Tensor:  # (N, n, width)
+def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:
+    # (N, P), (N, 2, units), (N, n, p) -> (N, n, width)
     """ψ of every run at its points, with running statistics."""
 
     def forward(parameters: Tensor, running: Tensor, x: Tensor) -> Tensor:

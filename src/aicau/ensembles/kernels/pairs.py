@@ -43,12 +43,8 @@ def order(
     return rank, steps, torch.stack([a, bits[..., DRAWS]], -1)
 
 
-def batches(
-    rank: Tensor,  # (N, l, l)
-    steps: Tensor,  # (N,)
-    moves: Tensor,  # (N, 2) of one epoch
-) -> Tensor:  # (N, l, l)
-    """The mini-batch that each pair is in; −1 where it is not for training."""
+def batches(rank: Tensor, steps: Tensor, moves: Tensor) -> Tensor:  # (N, l, l), (N,), (N, 2) -> (N, l, l)
+    """The mini-batch that each pair is in by the moves of an epoch; −1 where it is not for training."""
     number = torch.tril(rank >= 0).sum((-1, -2)).clamp_min(1)[:, None, None]
     place = (moves[:, 0, None, None] * rank + moves[:, 1, None, None]) % number
     return torch.where(rank >= 0, place * steps[:, None, None] // number, -1)

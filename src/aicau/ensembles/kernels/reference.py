@@ -13,11 +13,8 @@ from aicau.ensembles.kernels import pairs
 from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 
-def mlp_forward(
-    parameters: Tensor,  # (..., P)
-    x: Tensor,  # (..., n, d), broadcasts with the leading dimensions
-    settings: MLPSettings,
-) -> Tensor:  # (..., n), or (..., n, c) from the softmax head
+def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
+    # (..., P), (..., n, d) -> (..., n), or (..., n, c) from the softmax head; leading dimensions broadcast
     """What each network says of each point: a value, a rate, or probabilities."""
     raw = mlp_outputs(parameters, x, settings)
     if settings.head == "softmax":
@@ -89,12 +86,8 @@ def train_mlp(
     return parameters.detach(), epochs, losses
 
 
-def embed(
-    parameters: Tensor,  # (..., P)
-    running: Tensor,  # (..., 2, units)
-    x: Tensor,  # (..., n, p)
-    settings: EmbeddingSettings,
-) -> Tensor:  # (..., n, width)
+def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:
+    # (..., P), (..., 2, units), (..., n, p) -> (..., n, width)
     """ψ with running statistics, as used after training."""
     return _embed(parameters, x, settings, running)[0]
 
