@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Parts, Selection, at, best, check_enough, take_best
+from aicau.batching.base import Batching, Parts, Selection, at, best, check_enough, take_best
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
@@ -24,7 +24,7 @@ from aicau.core.streams import Purpose
 
 
 @dataclass(frozen=True)
-class Eigen:
+class Eigen(Batching):
     """One point per leading mode of the error matrix Ω.
 
     Examples
@@ -37,7 +37,6 @@ class Eigen:
     uses: ClassVar[frozenset[str]] = frozenset({"matrix", "random"})
 
     def select(self, score: Score, view: View, m: int) -> Selection:
-        """The next m points of every run."""
         check_enough(view, m)
         if score.omega is None:
             cause = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
@@ -66,7 +65,6 @@ class Eigen:
         return Selection.of(chosen, parts, some)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
-        """Why a point was chosen, in words."""
         if not numbers["mode"]:
             return "drawn at random: the error matrix has no further mode"
         share = f" ({numbers['share']:.0%} of the {meaning})" if 0 < numbers["share"] <= 1 else ""

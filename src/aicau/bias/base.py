@@ -132,7 +132,9 @@ class Belief(OfRuns):
 class BiasEstimator(Protocol):
     """Parameters only; both methods are pure functions of the evidence."""
 
-    waits: ClassVar[bool]  # True: on a GPU the host waits for it step by step, so it is started after the others
+    waits: ClassVar[bool] = (
+        False  # True: on a GPU the host waits for it step by step, so it is started after the others
+    )
 
     def estimate(self, evidence: Evidence) -> Omega:
         """Δ̂ under the squared error, for values."""

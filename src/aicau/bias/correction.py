@@ -56,14 +56,10 @@ class Correction:
         error = posterior.rows.y * posterior.scale[..., None] + posterior.shift[..., None] - predicted
         return cls(process, truth, (error**2).mean(-1), error * (process.inflated() / spread).sqrt(), frame)
 
-    def moments(
-        self,
-        x: Tensor,  # (n, d)
-        ensemble: Tensor,  # (runs, n) μ_F
-        rank: int,  # of C's factor
-        pivots: Tensor | None = None,  # (runs, rank, p) coordinates that the factor is made of; None: found here
-    ) -> Moments:
-        """Over the pool; where there is no factor, in portions side by side."""
+    def moments(self, x: Tensor, ensemble: Tensor, rank: int, pivots: Tensor | None = None) -> Moments:
+        # (n, d), μ_F (runs, n), (runs, rank, p)
+        """Over the pool; where there is no factor (rank 0), in portions side by side. A factor is made of pivots, which
+        are found here where they are not given."""
         if rank or len(x) <= 2 * PORTION or x.is_cuda:
             with threads_for(len(x)):
                 return self._moments(x.double(), ensemble, rank, pivots)

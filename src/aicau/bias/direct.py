@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aicau import gp
 from aicau.bias import classes
-from aicau.bias.base import Belief, Evidence, place
+from aicau.bias.base import Belief, BiasEstimator, Evidence, place
 from aicau.core import decomposition
 from aicau.core.errors import InputError
 from aicau.core.observations import Collapsed
@@ -21,7 +21,7 @@ from aicau.core.runs import by_run
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(BiasEstimator):
     """A Gaussian process predicts δ where nothing was measured (the paper's direct estimation).
 
     Parameters
@@ -51,7 +51,7 @@ class Direct:
 
 
 @dataclass(frozen=True)
-class Tau:
+class Tau(BiasEstimator):
     """A Gaussian process predicts τ where nothing was measured (the paper's direct estimation of the PEMSE)."""
 
     waits: ClassVar[bool] = True

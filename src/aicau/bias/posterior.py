@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from aicau.bias import classes
-from aicau.bias.base import Belief, Evidence
+from aicau.bias.base import Belief, BiasEstimator, Evidence
 from aicau.bias.correction import Correction, Moments
 from aicau.core import decomposition
 from aicau.core.errors import unknown
@@ -33,7 +33,7 @@ FEW = 200  # rows above which processes are fitted side by side
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(BiasEstimator):
     """The second moment of a Gaussian process over measurements, replicates and plates.
 
     Parameters
@@ -119,14 +119,8 @@ class Posterior:
         return evidence.memo[self]
 
     def _fits(
-        self,
-        frame: Frame,
-        rows: Tensor,  # (runs, l, p) coordinates
-        y: Tensor,  # (runs, l), like the rest
-        residual: Tensor,
-        batch: Tensor,
-        counts: Tensor | None = None,
-    ) -> list[Correction]:
+        self, frame: Frame, rows: Tensor, y: Tensor, residual: Tensor, batch: Tensor, counts: Tensor | None = None
+    ) -> list[Correction]:  # coordinates (runs, l, p); (runs, l) each
         """One for each target that is in question."""
         together = batch if self.batches != "none" and noise.several(batch) else None
 

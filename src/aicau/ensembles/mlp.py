@@ -97,14 +97,9 @@ class MLP:
         return replace(fitted, parameters=parameters)
 
 
-def train(
-    x: Tensor,  # (..., l, d)
-    targets: Tensor,  # (..., l, c) what the head is trained on
-    keys: Tensor,  # (...)
-    members: int,
-    settings: MLPSettings,
-) -> FittedMLP:
-    """K networks of every run, each on the folds but its own."""
+def train(x: Tensor, targets: Tensor, keys: Tensor, members: int, settings: MLPSettings) -> FittedMLP:
+    # (..., l, d), (..., l, c), (...)
+    """K networks of every run, each on the folds but its own; targets are what the head is trained on."""
     if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
         raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
     *lead, rows, outputs = targets.shape

@@ -17,11 +17,9 @@ from aicau.ensembles.kernels.settings import EmbeddingSettings
 DRAWS = 8  # of a, the first that fits is taken; 1 where none does
 
 
-def order(
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    seeds: Tensor,  # (N,)
-    settings: EmbeddingSettings,
-) -> tuple[Tensor, Tensor, Tensor]:  # rank (N, l, l), −1 = not for training; batches an epoch (N,); a, b (N, epochs, 2)
+def order(split: Tensor, seeds: Tensor, settings: EmbeddingSettings) -> tuple[Tensor, Tensor, Tensor]:
+    # (N, l, l) as in `kernels.train_embedding`, (N,) -> rank (N, l, l), −1 = not for training; batches an epoch (N,);
+    # a, b (N, epochs, 2)
     """Where the pairs start from, and what moves them in each epoch; one batch of all pairs where no size is set."""
     l = split.shape[-1]
     fit = torch.tril(split == 1)
