@@ -24,7 +24,7 @@ from aicau.core import decomposition
 from aicau.core.errors import unknown
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run, over, threads
+from aicau.core.runs import by_run, mapped, over, threads
 from aicau.gp import EXACT, noise
 
 TARGETS = ("best", "truth", "residual")
@@ -87,24 +87,25 @@ class Posterior(BiasEstimator):
             if self.rank:
                 pivots = evidence.learned((self, "pivots"), lambda: own.pivots(evidence.x, self.rank))
             flat = own.moments(evidence.x, ensemble.reshape(1, -1), self.rank, pivots)
-            return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
+            return mapped(lambda part: part.reshape(*evidence.keys.shape, *part.shape[1:]), flat)
         o = evidence.observations
         frame = Frame.of(evidence.x)
 
-        def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
+        def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> Moments:
             rows = frame.coordinates(evidence.x[index].double())
             fits = self._fits(frame, rows, y, residual, batch)
             best = torch.stack([one.square for one in fits]).argmin(0)
             found = [
                 one.moments(evidence.x, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())
             ]
-            return tuple(
-                torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
-                for a, b in zip(vars(found[0]).values(), vars(found[-1]).values(), strict=True)
-            )
+
+            def better(a: Tensor, b: Tensor) -> Tensor:
+                return torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
+
+            return mapped(better, found[0], found[-1])
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
-        return Moments(*by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim))
+        return by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim)
 
     def correction(self, evidence: Evidence) -> Correction:
         """The fitted process itself, for one run: it can be asked for some candidates at a time."""

@@ -156,13 +156,7 @@ class Rows:
         rest = torch.zeros(0, self.shape[1])
         for number in range(len(self.starts) - 1):
             chunk = self._read(number)
-            if len(rest):  # a copy of these only
-                wanted = size - len(rest)
-                rest, chunk = torch.cat([rest, chunk[:wanted]]), chunk[wanted:]
-                if len(rest) < size:
-                    continue
-                yield rest
-            *whole, rest = chunk.split(size)
+            *whole, rest = (torch.cat([rest, chunk]) if len(rest) else chunk).split(size)
             if len(rest) == size:
                 whole, rest = [*whole, rest], rest[:0]
             yield from whole

@@ -128,19 +128,30 @@ def portions(points: Tensor) -> tuple[Tensor, ...]:  # (n, ...)
     return points.split(portion(points.device))
 
 
+def mapped(change: Callable[..., Tensor], *things: Any) -> Any:
+    """`change` of every tensor, also inside of records, lists and dictionaries: of one thing, or of those that stand in
+    the same place of several. What is no tensor stays as it is in the first."""
+    first = things[0]
+    if isinstance(first, Tensor):
+        return change(*things)
+    if isinstance(first, dict):
+        return type(first)((key, mapped(change, *(one[key] for one in things))) for key in first)
+    if isinstance(first, (list, tuple)):
+        return type(first)(mapped(change, *column) for column in zip(*things, strict=True))
+    if not is_dataclass(first) or isinstance(first, type):
+        return first
+    names = [each.name for each in fields(first) if each.init]
+    return replace(first, **{name: mapped(change, *(getattr(one, name) for one in things)) for name in names})
+
+
 def moved(thing: T, device: torch.device) -> T:
-    """The same with its tensors on a device, also inside of records, lists and dictionaries; what is there stays."""
-    if isinstance(thing, Tensor):
-        pinned = device.type == "cuda" and thing.device.type == "cpu" and thing.numel() > 0
-        return (thing.pin_memory() if pinned else thing).to(device, non_blocking=pinned)  # type: ignore[return-value]
-    if isinstance(thing, dict):
-        return type(thing)((key, moved(value, device)) for key, value in thing.items())
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(moved(value, device) for value in thing)
-    if not is_dataclass(thing) or isinstance(thing, type):
-        return thing
-    parts = {each.name: moved(getattr(thing, each.name), device) for each in fields(thing) if each.init}
-    return replace(thing, **parts)
+    """The same with its tensors on a device; what is there stays."""
+
+    def move(tensor: Tensor) -> Tensor:
+        pinned = device.type == "cuda" and tensor.device.type == "cpu" and tensor.numel() > 0
+        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+
+    return mapped(move, thing)
 
 
 def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:
@@ -168,28 +179,24 @@ def threads_for(points: int) -> AbstractContextManager[None]:
 
 
 def by_run(
-    function: Callable[..., T],  # gives a tensor or a tuple of tensors
+    function: Callable[..., T],  # gives a tensor, or what `mapped` goes into
     *tensors: Tensor,  # (..., ·) with `lead` leading dimensions
     points: int = 0,  # of the pool, where it may be large
     lead: int = 1,
 ) -> T:
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
     shape = tensors[0].shape[:lead]
-
-    def each(change: Callable[..., Tensor], *found: Any) -> Any:  # of every tensor that the function gives
-        return change(*found) if isinstance(found[0], Tensor) else tuple(map(change, *found))
-
     if lead != 1:
         flat = (t.reshape((-1, *t.shape[lead:])) for t in tensors)
         whole = by_run(function, *flat, points=points)
-        return each(lambda part: part.reshape((*shape, *part.shape[1:])), whole)
+        return mapped(lambda part: part.reshape((*shape, *part.shape[1:])), whole)
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     with threads_for(points):
         if shape[0] == 1:
             return function(*tensors)
         parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(shape[0])]
-        return each(lambda *column: torch.cat(column), *parts)
+        return mapped(lambda *column: torch.cat(column), *parts)
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list[T]:
