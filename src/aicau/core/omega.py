@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from aicau.core.errors import InputError
-from aicau.core.runs import OfRuns, over, portion
+from aicau.core.runs import OfRuns, mapped, over, portion
 
 # Where eigenvalues are equal Lanczos goes on from a random vector: of older SciPy the same in every process.
 SEEDED = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
@@ -155,8 +155,8 @@ class Omega(OfRuns):
     def _iterated(self, m: int) -> tuple[Tensor, Tensor]:
         """Lanczos on products with the matrix, run by run: a diagonal makes the rank full."""
         if self.factor.ndim > 2:
-            values, vectors = zip(*(self[run]._iterated(m) for run in range(len(self.factor))), strict=True)
-            return torch.stack(values), torch.stack(vectors)
+            found = (self[run]._iterated(m) for run in range(len(self.factor)))
+            return mapped(lambda *parts: torch.stack(parts), *found)
         m = min(m, self.n)
 
         def product(v: object) -> object:

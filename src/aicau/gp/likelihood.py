@@ -1,14 +1,14 @@
 """Kernels, the covariance of measured rows, and the likelihood of their values with its gradient."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.core.runs import OfRuns
+from aicau.core.runs import OfRuns, mapped
 
 FAR = 75.0  # exp(−75) counts as nothing; what underflows costs a hundred times the time
 
@@ -80,20 +80,15 @@ class Rows(OfRuns):
         def kept(t: Tensor) -> Tensor:
             return t.gather(-1, at) if t.ndim == at.ndim else t.take_along_dim(at[..., None], -2)
 
-        return replace(self._map(kept), valid=number < count)
+        return replace(mapped(kept, self), valid=number < count)
 
     def part(self, at: Tensor | slice) -> "Rows":  # (k,)
         """Some of the rows, the same ones of every run."""
-        return self._map(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :])
+        return mapped(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :], self)
 
     def repeat(self, times: int) -> "Rows":
         """All runs so many times over."""
-        return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
-
-    def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
-        own = ((field.name, getattr(self, field.name)) for field in fields(self))
-        parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}
-        return replace(self, **parts)
+        return mapped(lambda t: t.repeat(times, *[1] * (t.ndim - 1)), self)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs beside settings, where no row is padded."""

@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from aicau.core.runs import mapped
 from aicau.gp.likelihood import SHAPES, Rows, covariance, squares
 
 PIVOTS = 4096  # points a factor's pivots are sought among
@@ -79,10 +80,9 @@ class Posterior(Solved):
     @classmethod
     def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
         """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
-        runs = len(theta)
-        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows[i : i + 1]) for i in range(runs)]
-        cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
-        return cls(theta, rows, shift, scale, cholesky, weights)
+        each = [slice(None)] if theta.is_cuda else [slice(run, run + 1) for run in range(len(theta))]
+        solved = mapped(lambda *parts: torch.cat(parts), *(_solve(theta[run], rows[run]) for run in each))
+        return cls(theta, rows, shift, scale, *solved)
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
         """Points in single precision (those of a very large pool) are computed in it where that is safe."""
