@@ -80,46 +80,40 @@ class MLP:
         object.__setattr__(self, "settings", settings)
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedMLP:  # (..., l, d), (..., l), (...)
-        """Train all networks of all runs; one random stream per run."""
+        """Train all networks of all runs, each on the folds but its own; one random stream per run."""
         check_rows(x, y, keys)
+        settings, targets = self.settings, y[..., None]  # (..., l, c) what the head is trained on
+        mean = torch.ones_like(y[..., :1])  # of counts; 1 elsewhere
         if self.task.probabilities:
             targets = (1 - self.smoothing) * one_hot(y, self.task.classes) + self.smoothing / self.task.classes
-            return train(x, targets, keys, self.members, self.settings)
-        if self.task.squared:
-            return train(x, y[..., None], keys, self.members, self.settings)
-        if bool((y < 0).any()):
-            raise InputError(f"counts are not negative; the smallest is {float(y.min()):g}")
-        # Networks learn the logarithm of the rate over the mean count: they start from the mean, whatever its size.
-        mean = y.double().mean(-1, keepdim=True).clamp_min(0.5 / y.shape[-1])  # (..., 1); above 0 where all is 0
-        fitted = train(x, (y / mean)[..., None], keys, self.members, self.settings)
-        parameters = fitted.parameters.clone()
-        parameters[..., -1] += mean.log().float()  # the last number is the bias of the output
-        return replace(fitted, parameters=parameters)
-
-
-def train(x: Tensor, targets: Tensor, keys: Tensor, members: int, settings: MLPSettings) -> FittedMLP:
-    # (..., l, d), (..., l, c), (...)
-    """K networks of every run, each on the folds but its own; targets are what the head is trained on."""
-    if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
-        raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
-    *lead, rows, outputs = targets.shape
-    unseen = fold_membership(keys, members, x)
-    start = initial_parameters(keys, members, x.shape[-1], settings)
-    y = targets.reshape(-1, rows, outputs)
-    parameters, epochs, losses = kernels.train_mlp(
-        x.reshape(-1, rows, x.shape[-1]),
-        y[..., 0] if settings.head == "squared" else y,
-        (~unseen).float().reshape(-1, members, rows),
-        start.reshape(-1, *start.shape[-2:]),
-        settings,
-    )
-    if not bool(torch.isfinite(losses).all()):
-        raise TrainingError(
-            f"training diverged: the loss is not finite with targets up to {float(targets.abs().max()):.3g};"
-            " scale the target or the features"
+        elif not self.task.squared:
+            if bool((y < 0).any()):
+                raise InputError(f"counts are not negative; the smallest is {float(y.min()):g}")
+            # Networks learn the logarithm of the rate over the mean count: they start from the mean, whatever its size.
+            mean = y.double().mean(-1, keepdim=True).clamp_min(0.5 / y.shape[-1])  # (..., 1); above 0 where all is 0
+            targets = (y / mean)[..., None]
+        if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
+            raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
+        *lead, rows, outputs = targets.shape
+        unseen = fold_membership(keys, self.members, x)
+        start = initial_parameters(keys, self.members, x.shape[-1], settings)
+        flat = targets.reshape(-1, rows, outputs)
+        parameters, epochs, losses = kernels.train_mlp(
+            x.reshape(-1, rows, x.shape[-1]),
+            flat[..., 0] if settings.head == "squared" else flat,
+            (~unseen).float().reshape(-1, self.members, rows),
+            start.reshape(-1, *start.shape[-2:]),
+            settings,
         )
-    shape = (*lead, members)
-    return FittedMLP(parameters.reshape(*shape, -1), unseen, epochs.reshape(shape), settings)
+        if not bool(torch.isfinite(losses).all()):
+            raise TrainingError(
+                f"training diverged: the loss is not finite with targets up to {float(targets.abs().max()):.3g};"
+                " scale the target or the features"
+            )
+        parameters = parameters.reshape(*lead, self.members, -1)
+        if settings.head == "poisson":
+            parameters[..., -1] += mean.log().float()  # the last number is the bias of the output
+        return FittedMLP(parameters, unseen, epochs.reshape(*lead, self.members), settings)
 
 
 def initial_parameters(keys: Tensor, members: int, inputs: int, settings: MLPSettings) -> Tensor:  # (..., K, P)
