@@ -13,7 +13,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import PORTION, over, threads_for
+from aicau.core.runs import PORTION, mapped, over, threads_for
 from aicau.gp import noise
 
 MANY = "many."  # before the names of all rows, where the noise is known from some
@@ -64,10 +64,8 @@ class Correction:
             with threads_for(len(x)):
                 return self._moments(x.double(), ensemble, rank, pivots)
         parts = zip(x.split(PORTION), ensemble.split(PORTION, -1), strict=True)
-        found = [vars(one) for one in over(lambda part: self._moments(*part, 0), parts)]
-        along = {"mean": -1, "factor": -2, "rest": -1, "aleatoric": -1}
-        joined = {name: torch.cat([one[name] for one in found], dim) for name, dim in along.items()}
-        return Moments(**found[0] | joined)
+        mean, rest, own = mapped(lambda *some: torch.cat(some, -1), *over(lambda part: self.at(*part), parts))
+        return Moments(mean, rest[..., None][..., :0], rest, own, self.process.posterior.lengths())
 
     def pivots(self, x: Tensor, rank: int) -> Tensor:  # (n, d) -> (runs, rank, p)
         """Coordinates that a factor of C can be made of."""

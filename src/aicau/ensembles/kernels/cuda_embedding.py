@@ -147,20 +147,15 @@ def train_embedding(
 
     kinds = arranged(split)
     ranks, steps, moves = pairs.order(split, seeds, settings)
-    below = torch.tril(torch.ones(rows, rows, dtype=torch.bool, device=device))
-    fit, held = ((kinds == kind) & below for kind in (1, 2))
-    held = torch.where(held.any(-1).any(-1)[:, None, None], held, fit)
-    fits, checks = fit.sum((-1, -2)), held.sum((-1, -2))
-    i, j = below.nonzero(as_tuple=True)
-    codes = (i * 65536 + j).expand(runs, -1)
+    i, j = torch.tril_indices(rows, rows, device=device)
+    fit, held = (kinds[:, i, j] == kind for kind in (1, 2))  # (N, pairs)
+    held = torch.where(held.any(-1, keepdim=True), held, fit)
+    codes = (i * 65536 + j).int().expand(runs, -1)
 
-    def listed(chosen: Tensor, rank: Tensor) -> Tensor:  # (N, rows, rows) twice -> (N, most)
+    def listed(chosen: Tensor, rank: Tensor) -> Tensor:  # (N, pairs) twice -> (N, pairs + 1)
         out = torch.zeros(runs, len(i) + 1, dtype=torch.int32, device=device)
-        return out.scatter_(1, torch.where(chosen[:, i, j], rank[:, i, j], len(i)).long(), codes.int())
+        return out.scatter_(1, torch.where(chosen, rank, len(i)).long(), codes)
 
-    by_place = held[:, i, j].cumsum(-1) - 1
-    check_rank = torch.zeros_like(kinds)
-    check_rank[:, i, j] = by_place.to(kinds)
     mini = settings.batch_size is not None
     matrix = torch.zeros(*(1, 1, 1) if mini else (runs, shape.stride, shape.stride), dtype=torch.uint8, device=device)
     if not mini:
@@ -176,17 +171,17 @@ def train_embedding(
     rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
     most_steps = int(steps.max()) if mini else 0
     numbers = (settings.dropout, *settings.betas, settings.weight_decay, settings.momentum, settings.epsilon)
-    train_pairs = listed(fit, arranged(ranks)) if mini else torch.zeros(1, 1, dtype=torch.int32, device=device)
+    train_pairs = listed(fit, arranged(ranks)[:, i, j]) if mini else torch.zeros(1, 1, dtype=torch.int32, device=device)
     arguments: list[Any] = [
         points(x, shape.padded[0]),
         points(bias[..., None], 1),
         matrix,
         train_pairs,
-        listed(held, check_rank),
+        listed(held, held.cumsum(-1) - 1),
         torch.empty_like(train_pairs),
         torch.empty(runs * most_steps * (1 + 2 * shape.stride + 2 * shape.batch), dtype=torch.int16, device=device),
         moves.contiguous(),
-        torch.stack([count, fits, checks, steps], -1).int().contiguous(),
+        torch.stack([count, fit.sum(-1), held.sum(-1), steps], -1).int().contiguous(),
         seeds.to(device).long().contiguous(),
         packed,
         packed_running,
