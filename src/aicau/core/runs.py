@@ -31,7 +31,7 @@ ROOM = 0.5  # share of a GPU's memory that should be free before a graph is reco
 
 @dataclass(frozen=True)
 class OfRuns:
-    """A record whose fields have runs as their first dimension, but for those that all runs share."""
+    """A record whose fields have runs as their first dimension; `common` names those that all runs share."""
 
     common: ClassVar[tuple[str, ...]] = ()
 

@@ -56,7 +56,10 @@ class Fitted:
     @property
     def shared(self) -> Tensor:  # (runs,)
         """σ_b²; 0 without batches."""
-        return self.posterior.batch_variance()
+        theta, rows, scale = self.posterior.theta, self.posterior.rows, self.posterior.scale
+        if rows.batch is None:
+            return torch.zeros_like(scale)
+        return theta[..., 1 + rows.x.shape[-1] + (rows.relative is not None)].exp() * scale**2
 
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
         """Mean and variance of the truth."""

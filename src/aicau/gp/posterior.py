@@ -148,13 +148,6 @@ class Posterior(Solved):
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
 
-    def batch_variance(self) -> Tensor:  # (...)
-        """σ_b²; 0 without batches."""
-        if self.rows.batch is None:
-            return torch.zeros_like(self.scale)
-        at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
-        return self.theta[..., at].exp() * self.scale**2
-
     def batch_shift(self) -> tuple[Tensor, Tensor]:  # (..., l) twice
         """What each row has from its batch, and its standard error: the best linear unbiased prediction."""
         shared = self.rows.shared(self.theta)[0]
