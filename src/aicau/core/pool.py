@@ -119,16 +119,7 @@ class Rows:
     """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
 
     Rows that were asked for stay in memory, up to `HELD`, but for those that follow each other: whoever needs all reads
-    portion by portion.
-
-    Parameters
-    ----------
-    parts : sequence of Tensor or callable
-        The chunks, in single precision, or what reads them.
-    sizes : sequence of int
-        Rows of every chunk.
-    width : int
-        d.
+    portion by portion. `parts` are the chunks, in single precision, or what reads them; `sizes` their numbers of rows.
 
     Examples
     --------

@@ -76,24 +76,11 @@ class Controls:
 
 
 def plate_effects(x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None = None) -> PlateEffects:
-    """Estimate the shift of every batch and the variance between batches by REML.
+    # (l, p) standardised features, (l,) twice; replicates have rows of their own
+    """Estimate the shift of every batch (the best linear unbiased prediction) and the variance between batches by REML.
 
-    Parameters
-    ----------
-    x : Tensor, shape (l, p)
-        Standardised features of each measurement.
-    y : Tensor, shape (l,)
-        Measurements, replicates in rows of their own.
-    batch : Tensor, shape (l,)
-        Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
-    controls : Controls, optional
-        References that stand on the same batches.
-
-    Returns
-    -------
-    PlateEffects
-        Variance between batches with its 95% interval, and per batch the shift (the best linear unbiased prediction)
-        with its standard error. All are 0 where fewer than two batches are known: a single one cannot be compared.
+    Rows whose batch is unknown, a negative number, are left out. All is 0 where fewer than two batches are known: a
+    single one cannot be compared.
 
     Examples
     --------
