@@ -120,20 +120,28 @@ class PosteriorSamples:
         """Fit the model of every run, one after another."""
         check_rows(x, y, keys)
         runs = each_run(keys, x, y, streams.fold(keys, Purpose.WEIGHTS))
-        samples = tuple(self._samples(self.fit_model(a.double(), b.double()[:, None]), key) for a, b, key in runs)
+        samples = tuple(
+            Samples(self.fit_model(a.double(), b.double()[:, None]), key, self.members) for a, b, key in runs
+        )
         unseen = torch.zeros(*keys.shape, self.members, y.shape[-1], dtype=torch.bool, device=x.device)
         return FittedFunctions(samples, unseen)  # every sample has seen every row
 
-    def _samples(self, model: Any, key: Tensor) -> Function:
-        @torch.no_grad()
-        def function(at: Tensor) -> Tensor:  # (n, d) -> (K, n)
-            at, n = at.double(), len(at)
-            posterior = model.posterior(at) if hasattr(model, "posterior") else model(at)
-            normal = getattr(posterior, "distribution", posterior)
-            root = _cholesky(normal.covariance_matrix.reshape(n, n))
-            return normal.mean.reshape(-1) + streams.normal(key, self.members, n).to(at) @ root.mT
 
-        return function
+@dataclass(frozen=True)
+class Samples:
+    """Joint samples of a fitted model, for one run."""
+
+    model: Any
+    key: Tensor  # ()
+    members: int
+
+    @torch.no_grad()
+    def __call__(self, at: Tensor) -> Tensor:  # (n, d) -> (K, n)
+        at, n = at.double(), len(at)
+        posterior = self.model.posterior(at) if hasattr(self.model, "posterior") else self.model(at)
+        normal = getattr(posterior, "distribution", posterior)
+        root = _cholesky(normal.covariance_matrix.reshape(n, n))
+        return normal.mean.reshape(-1) + streams.normal(self.key, self.members, n).to(at) @ root.mT
 
 
 def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from aicau.core import checks, streams
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import FittedFunctions, Function, check_rows, each_run, fold_membership
-from aicau.gp import noise
+from aicau.ensembles.base import FittedFunctions, check_rows, each_run, fold_membership
+from aicau.gp import Posterior, noise
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,31 @@ class Process:
         runs = each_run(keys, x.double(), y.double(), unseen, streams.fold(keys, Purpose.WEIGHTS))
         return FittedFunctions(tuple(self._fit_run(*run) for run in runs), unseen)
 
-    def _fit_run(self, x: Tensor, y: Tensor, unseen: Tensor, key: Tensor) -> Function:  # (l, d), (l,), (K, l), ()
-        members, (shift, scale) = self.members, centre_and_spread(x)
-        rows = ((x - shift) / scale).expand(members, -1, -1)
-        posterior = noise.fit(rows, y.expand(members, -1), valid=~unseen).posterior
+    def _fit_run(self, x: Tensor, y: Tensor, unseen: Tensor, key: Tensor) -> "Draws":  # (l, d), (l,), (K, l), ()
+        shift, scale = centre_and_spread(x)
+        rows = ((x - shift) / scale).expand(self.members, -1, -1)
+        fitted = noise.fit(rows, y.expand(self.members, -1), valid=~unseen)
+        return Draws(fitted.posterior, key, shift, scale, self.rank)
 
-        def function(at: Tensor) -> Tensor:  # (n, d) -> (K, n)
-            at = ((at.double() - shift) / scale).expand(members, -1, -1)
-            factor, rest = posterior.factor(at, posterior.pivots(at, self.rank))  # (K, n, r), (K, n)
-            draws = streams.normal(key, members, factor.shape[-1] + 1)
-            around = (factor @ draws[:, :-1, None])[..., 0] + draws[:, -1:] * rest.sqrt()
-            around = (around - around.mean(0)) * (members / max(1, members - 1)) ** 0.5
-            return (posterior.mean(at) + around).float()
 
-        return function
+@dataclass(frozen=True)
+class Draws:
+    """Joint draws over the points asked for, one for each fold, for one run."""
+
+    posterior: Posterior  # with the K folds as its leading dimension
+    key: Tensor  # ()
+    shift: Tensor  # (d,)
+    scale: Tensor  # (d,)
+    rank: int
+
+    def __call__(self, x: Tensor) -> Tensor:  # (n, d) -> (K, n)
+        posterior, members = self.posterior, len(self.posterior.scale)
+        at = ((x.double() - self.shift) / self.scale).expand(members, -1, -1)
+        factor, rest = posterior.factor(at, posterior.pivots(at, self.rank))  # (K, n, r), (K, n)
+        draws = streams.normal(self.key, members, factor.shape[-1] + 1)
+        around = (factor @ draws[:, :-1, None])[..., 0] + draws[:, -1:] * rest.sqrt()
+        around = (around - around.mean(0)) * (members / max(1, members - 1)) ** 0.5
+        return (posterior.mean(at) + around).float()
 
 
 def centre_and_spread(x: Tensor) -> tuple[Tensor, Tensor]:  # (..., l, d) -> (..., d) twice

@@ -15,7 +15,7 @@ label by itself has the probabilities of `class2`.
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -89,6 +89,16 @@ class ClassToy(Toy):
         return self.truth.expand(*keys.shape, -1, -1)
 
 
-class1 = partial(ClassToy, "class1")  # labels are always right; a point is never measured twice
-class2 = partial(ClassToy, "class2")  # labels are wrong independently, more often in some places
-class3 = partial(ClassToy, "class3")  # as `class2`, and the labels of one round are wrong together
+def class1(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
+    """Labels are always right; a point is never measured twice."""
+    return ClassToy("class1", grid, noise_scale, correlation_length)
+
+
+def class2(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
+    """Labels are wrong independently, more often in some places."""
+    return ClassToy("class2", grid, noise_scale, correlation_length)
+
+
+def class3(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
+    """As `class2`, and the labels of one round are wrong together."""
+    return ClassToy("class3", grid, noise_scale, correlation_length)

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -76,6 +76,16 @@ class Toy(Problem):
         return self.name.endswith("3")
 
 
-type1 = partial(Toy, "type1")  # no noise; a point is never measured twice
-type2 = partial(Toy, "type2")  # noise that is independent between points
-type3 = partial(Toy, "type3")  # noise shared between the points of one round, the more the nearer they are
+def type1(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
+    """No noise; a point is never measured twice."""
+    return Toy("type1", grid, noise_scale, correlation_length)
+
+
+def type2(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
+    """Noise that is independent between points."""
+    return Toy("type2", grid, noise_scale, correlation_length)
+
+
+def type3(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:
+    """Noise shared between the points of one round, the more the nearer they are."""
+    return Toy("type3", grid, noise_scale, correlation_length)
