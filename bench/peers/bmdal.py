@@ -76,7 +76,7 @@ def gradient_features(view: View) -> Tensor:  # one run -> (n, 512)
 def prediction_features(view: View) -> Tensor:  # one run -> (n, K)
     if view.predictions is None:
         raise InputError("sigma features need the predictions of an ensemble")
-    return decomposition.centred(view.predictions[0].double())
+    return decomposition.covariance(view.predictions[0].double()).factor
 
 
 SOURCES: dict[str, tuple[Callable[[View], Tensor], dict[str, Setting]]] = {

@@ -17,8 +17,7 @@ from torch import Tensor
 from aicau.acquisition import View
 from aicau.core.errors import InputError
 from aicau.core.pool import Pool
-from aicau.ensembles.base import check_rows
-from aicau.ensembles.scikit import FittedFunctions
+from aicau.ensembles.base import FittedFunctions, check_rows
 from aicau.problems import Problem
 from aicau.round import Round
 from aicau.simulation.loop import Lane, Work
@@ -60,7 +59,7 @@ class GPLine:
         return Surrogates(self, Box.of(pool))
 
     def _select(self, view: View, m: int) -> list[int]:
-        surrogate = view.fitted.functions[0][0] if isinstance(view.fitted, FittedFunctions) else None
+        surrogate = view.fitted.functions[0] if isinstance(view.fitted, FittedFunctions) else None
         if not isinstance(surrogate, Surrogate) or surrogate.line != self or view.points is None:
             raise InputError(f"{self.name} chooses with its own model; run it with gp_curve")
         return self.select(surrogate.model, surrogate.box(view.points), view.allowed[0], m, view.keys[0])
@@ -74,8 +73,8 @@ class Surrogate:
     box: Box
     model: Any
 
-    def __call__(self, x: Tensor) -> Tensor:  # (n, d) -> (n,)
-        return self.line.mean(self.model, self.box(x))
+    def __call__(self, x: Tensor) -> Tensor:  # (n, d) -> (1, n)
+        return self.line.mean(self.model, self.box(x))[None]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ class Surrogates:
         check_rows(x, y, keys)
         rows = y.shape[-1]
         pairs = zip(x.reshape(-1, rows, x.shape[-1]), y.reshape(-1, rows), strict=True)
-        runs = tuple((Surrogate(self.line, self.box, self.line.fit(self.box(a), b.double())),) for a, b in pairs)
+        runs = tuple(Surrogate(self.line, self.box, self.line.fit(self.box(a), b.double())) for a, b in pairs)
         return FittedFunctions(runs, torch.zeros(*y.shape[:-1], 1, rows, dtype=torch.bool))
 
 

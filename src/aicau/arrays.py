@@ -77,34 +77,31 @@ def query(
     """
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
     table = _table(X, y)
-    rows, extra = _candidate_rows(candidates, table.features, table.labelled)
-    batch_size = checks.positive(batch_size, "batch_size")
-    points, place = torch.unique(torch.cat([table.features, extra]), dim=0, return_inverse=True)
-    asked = place[len(table.features) :] if len(extra) else place[rows]
+    features, number, size = _candidates(candidates, table)
+    batch_size, rows = checks.positive(batch_size, "batch_size"), len(table.features)
+    points, place = torch.unique(torch.cat([table.features, features]), dim=0, return_inverse=True)
+    asked, seen = place[rows:], place[:rows][table.labelled]
     room = torch.zeros(1, len(points), dtype=torch.int64)
     room[0, asked] = 1
-    seen = place[: len(table.features)][table.labelled]
     if chosen.needs_model:
         if not len(seen):
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
         own = Round(ensemble or ensembles.make(task=task), task)
         state = own.fit(points, table.rows(seen, batch), _keys(random_state))
-        counts = None if weight is None else _weights(weight, place, len(table.features), len(points))
+        others = asked if np.ndim(candidates) == 2 else asked[:0]
+        counts = None if weight is None else _weights(weight, place[:rows], others, len(points))
         choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room, weight=counts)
     else:
         measured = torch.zeros(1, len(points), dtype=torch.bool)
         measured[0, seen] = True
         choice = chosen.choose(View(coordinates(points), room > 0, measured, _keys(random_state)), batch_size)
-    first = {int(point): i for i, point in reversed(list(enumerate(asked)))}
-    places = [first[int(point)] for point in choice.selection.index[0]]
-    into_x = not len(extra)
-    index = np.array([int(rows[i]) if into_x else i for i in places], dtype=np.int64)
+    first = {int(point): int(own) for point, own in zip(reversed(asked), reversed(number), strict=True)}
+    index = np.array([first[int(point)] for point in choice.selection.index[0]], dtype=np.int64)
     if not return_utilities:
         return index
-    utilities = np.full((batch_size, len(table.features) if into_x else len(extra)), np.nan)
-    columns = rows.numpy() if into_x else np.arange(len(extra))
+    utilities = np.full((batch_size, size), np.nan)
     for step in range(batch_size):
-        utilities[step, columns] = choice.alpha[0, asked].numpy()
+        utilities[step, number] = choice.alpha[0, asked].numpy()
         utilities[step, index[:step]] = np.nan
     return index, utilities
 
@@ -187,36 +184,34 @@ def _table(X: Any, y: Any) -> _Table:
     return _Table(features, labels, labelled)
 
 
-def _weights(weight: Any, place: Tensor, rows: int, points: int) -> Tensor:  # (rows + extra,) -> (1, points)
-    """How much each point counts: as much as the row that counts most, 1 where nothing is said."""
+def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:  # (n,), (n,), (c,) -> (1, points)
+    """How much each point counts: as much as the row of X that counts most, and at least 1 in the place of others."""
     values = checks.numbers(torch.as_tensor(np.array(weight, dtype=float)), "weight")
-    if values.shape != (rows,) or bool((values < 0).any()):
-        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got shape {tuple(values.shape)}")
-    every = torch.cat([values, torch.ones(len(place) - rows, dtype=values.dtype)])
-    return torch.zeros(points, dtype=values.dtype).scatter_reduce(0, place, every, "amax")[None]
+    if values.shape != place.shape or bool((values < 0).any()):
+        rows, got = len(place), tuple(values.shape)
+        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got shape {got}")
+    least = torch.zeros(1, points).to(values).index_fill(1, others, 1.0)
+    return least.scatter_reduce(1, place[None], values[None], "amax")
 
 
 def _keys(random_state: int) -> Tensor:  # (1,)
     return round_keys(streams.runs(random_state, 1), 0)
 
 
-def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices into X, or features of their own (one of the two is empty)."""
-    none = features[:0]
-    if candidates is None:
-        rows = (~labelled).nonzero()[:, 0]
-    else:
-        array = np.asarray(candidates)
-        if array.ndim == 2:
-            extra = checks.features(array, "candidates")
-            if extra.shape[1] != features.shape[1]:
-                raise InputError(f"candidates need {features.shape[1]} features, as X; got {extra.shape[1]}")
-            return torch.zeros(0, dtype=torch.int64), extra
-        if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise InputError("candidates are row numbers of X or a table of features")
-        rows = torch.as_tensor(array).long()
-        if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= features.shape[0]):
-            raise InputError(f"candidates point outside X, which has {features.shape[0]} rows")
+def _candidates(candidates: Any, table: _Table) -> tuple[Tensor, Tensor, int]:  # (c, d), (c,)
+    """Features, the number that is answered for each, and how many numbers there are: those of X, or their own."""
+    features = table.features
+    array = (~table.labelled).nonzero()[:, 0].numpy() if candidates is None else np.asarray(candidates)
+    if array.ndim == 2:
+        extra = checks.features(array, "candidates")
+        if extra.shape[1] != features.shape[1]:
+            raise InputError(f"candidates need {features.shape[1]} features, as X; got {extra.shape[1]}")
+        return extra, torch.arange(len(extra)), len(extra)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InputError("candidates are row numbers of X or a table of features")
+    rows = torch.as_tensor(array).long()
     if len(rows) == 0:
         raise InputError("there is no candidate to choose from")
-    return rows, none
+    if int(rows.min()) < 0 or int(rows.max()) >= len(features):
+        raise InputError(f"candidates point outside X, which has {len(features)} rows")
+    return features[rows], rows, len(features)

@@ -151,13 +151,8 @@ def propose(
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))
 
 
-def first_batch(
-    x: Any,  # (n, d) coordinates, a tensor or `Rows`
-    known: Tensor,  # (n,) measured or pending
-    allowed: Tensor,  # (n,)
-    m: int,
-    keys: Tensor,  # (1,)
-) -> tuple[Choice, Strategy]:
+def first_batch(x: Any, known: Tensor, allowed: Tensor, m: int, keys: Tensor) -> tuple[Choice, Strategy]:
+    # (n, d) coordinates, a tensor or `Rows`; (n,) measured or pending; (n,); (1,)
     """With no model the batch fills the space."""
     strategy = Strategy.parse("farthest")
     return strategy.choose(View(x, allowed[None], known[None], keys), m), strategy

@@ -10,6 +10,7 @@ known after the second.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -133,13 +134,11 @@ class Round:
         past: Past | None = None,  # of the round before
         round: int = 0,
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
-        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
-        cost: Tensor | None = None,  # (..., n) of a measurement
-        budget: float = float("inf"),
+        **more: Any,  # `weight`, `cost` and `budget`, as in a View
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        view = view_of(state, estimate, room, known, frame=frame, weight=weight)
-        return strategy.choose(replace(view, cost=cost, budget=budget), m, previous(state, past, round))
+        view = view_of(state, estimate, room, known, frame=frame, **more)
+        return strategy.choose(view, m, previous(state, past, round))
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
         """What is handed out after this round, for one run."""
@@ -154,8 +153,7 @@ def view_of(
     known: Tensor | None = None,
     keys: Tensor | None = None,  # (...) of this choice; None: those of the state
     frame: Tensor | None = None,
-    weight: Tensor | None = None,
-    chance: Tensor | None = None,  # (..., n) that each is what is looked for; None: any will do
+    **more: Any,  # that a View knows
 ) -> View:
     """What is known when a batch is chosen (other parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
@@ -165,16 +163,14 @@ def view_of(
         times > 0 if known is None else known,
         state.keys if keys is None else keys,
         state.predictions,
-        None,
-        state.fitted,
-        state.observations,
-        state.x,
-        room,
-        state.task,
+        fitted=state.fitted,
+        observations=state.observations,
+        points=state.x,
+        room=room,
+        task=state.task,
         skill=state.skill(),
         times=times,
-        weight=weight,
-        chance=chance,
+        **more,
     ).with_estimate(estimate)
 
 

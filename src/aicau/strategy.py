@@ -215,17 +215,13 @@ class Strategy:
 
     def pick(self, score: Score, plain: Score | None, view: View, m: int) -> Choice:
         """The next batch of every run by a score that is known."""
-        names: list[str] = []
 
-        def select(runs: Tensor) -> tuple[Tensor, ...]:
+        def select(runs: Tensor) -> Selection:
             some = slice(int(runs[0]), int(runs[-1]) + 1)
-            found = self.batching.select(score[some], view[some], m)
-            names[:] = found.parts
-            return found.index, *found.parts.values()
+            return self.batching.select(score[some], view[some], m)
 
         order = torch.arange(len(view), device=view.allowed.device)
-        index, *parts = by_run(select, order, points=view.allowed.shape[-1])
-        selection = Selection(index, dict(zip(names, parts, strict=True)))
+        selection = by_run(select, order, points=view.allowed.shape[-1])
         return Choice(selection, score.alpha, plain if self.difference else None)
 
     def reason(self, choice: Choice, run: int, place: int, unit: float = 1.0) -> tuple[str, dict[str, float]]:

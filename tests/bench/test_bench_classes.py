@@ -28,7 +28,7 @@ def test_the_suite():
     kinds = ("class1", "class2", "class3", "class2x4", "class3x4")
     assert [panel.name for panel in made] == [f"{kind}-{n}" for n in (20, 100) for kind in kinds]
     assert {panel.problem.task for panel in made} == {Task("classification", 3)}
-    assert made[3].problem.toy.noise_scale == 4
+    assert made[3].problem.noise_scale == 4
     words, notes = bench_classes.lineup(False)
     assert DEFAULT in words
     assert Settings("classes").default == DEFAULT

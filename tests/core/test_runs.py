@@ -40,3 +40,16 @@ def test_records_are_moved_with_all_their_tensors():
     assert (kept, none) == ("text", None)
     assert [part.device.type for part in carried([one, one], there)] == ["meta", "meta"]
     assert moved(one, one.device) is one
+
+
+def test_what_comes_back_from_an_accelerator_is_there_before_it_is_read():
+    """A copy to memory that nobody waits for may be read before it has arrived."""
+    waited = []
+
+    class Far(torch.Tensor):
+        def to(self, *where, non_blocking=False):
+            waited.append(not non_blocking)
+            return torch.ones(2)
+
+    moved(torch.ones(2).as_subclass(Far), torch.device("cpu"))
+    assert waited == [True]

@@ -144,7 +144,7 @@ def test_posterior_samples_have_the_moments_of_the_posterior(line):
     at = torch.linspace(0, 1, 9, dtype=torch.double)[:, None]
     samples = fitted.predict(at)
     with torch.no_grad():
-        posterior = fitted.models[0].posterior(at)
+        posterior = fitted.functions[0].model.posterior(at)
     torch.testing.assert_close(samples[0].mean(0), posterior.mean[:, 0], atol=0.06, rtol=0.05)
     torch.testing.assert_close(samples[0].var(0), posterior.variance[:, 0], atol=0.03, rtol=0.1)
     assert not torch.equal(samples[0], samples[1])
@@ -182,8 +182,10 @@ def test_members_of_a_process_average_to_the_posterior_means_of_its_folds():
     x, y, keys = wavy(40)
     fitted = Process(members=7).fit(x, y, keys)
     out = fitted.predict(x)
-    at = (x - fitted.shift[:, None]) / fitted.scale[:, None]
-    expected = torch.stack([p.mean(at[i].expand(7, -1, -1)).mean(0) for i, p in enumerate(fitted.posteriors)])
+    at = [(own - one.shift) / one.scale for own, one in zip(x, fitted.functions, strict=True)]
+    expected = torch.stack(
+        [one.posterior.mean(at[i].expand(7, -1, -1)).mean(0) for i, one in enumerate(fitted.functions)]
+    )
     torch.testing.assert_close(out.double().mean(-2), expected, rtol=1e-4, atol=1e-4)
     assert torch.equal(fitted[[1]].predict(x[1:]), out[1:])
     assert torch.equal(fitted.unseen, fold_membership(keys, 7, distinct(len(keys), 40)))
@@ -191,7 +193,8 @@ def test_members_of_a_process_average_to_the_posterior_means_of_its_folds():
 
 def left_out(fitted):
     """Every measurement by the mean of the process that did not see it."""
-    means = torch.stack([posterior.mean(posterior.rows.x) for posterior in fitted.posteriors])  # (runs, K, l)
+    posteriors = [one.posterior for one in fitted.functions]
+    means = torch.stack([posterior.mean(posterior.rows.x) for posterior in posteriors])  # (runs, K, l)
     assert bool((fitted.unseen.sum(-2) == 1).all())
     return (means * fitted.unseen).sum(-2)
 

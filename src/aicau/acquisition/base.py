@@ -5,7 +5,7 @@ between rounds, in which the aleatoric term cancels, is the matrix of round k−
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -14,12 +14,13 @@ from torch import Tensor
 from aicau.bias import Belief
 from aicau.core.observations import Observations
 from aicau.core.omega import Cobias, Omega
+from aicau.core.runs import OfRuns
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Fitted
 
 
 @dataclass(frozen=True)
-class View:
+class View(OfRuns):
     """What is known when a batch is chosen. Leading dimensions are runs.
 
     Parameters
@@ -72,6 +73,7 @@ class View:
     2
     """
 
+    common: ClassVar[tuple[str, ...]] = ("x", "points", "task", "others", "budget")
     x: Tensor
     allowed: Tensor
     measured: Tensor
@@ -105,18 +107,16 @@ class View:
         return replace(self, belief=estimate) if isinstance(estimate, Belief) else replace(self, cobias=estimate)
 
     def __getitem__(self, run: slice) -> "View":
-        """Some of the runs (along the first leading dimension)."""
-        shared = ("x", "points", "task", "others", "budget")
-        parts = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in shared}
-        some: dict[str, Any] = {name: None if part is None else part[run] for name, part in parts.items()}
-        return replace(self, **some, others=tuple((score[run], view[run]) for score, view in self.others))
+        """Of some runs (along the first leading dimension)."""
+        others = tuple((score[run], view[run]) for score, view in self.others)
+        return replace(super().__getitem__(run), others=others)
 
     def __len__(self) -> int:
         return self.allowed.shape[0]
 
 
 @dataclass(frozen=True)
-class Score:
+class Score(OfRuns):
     """α over the pool, and the matrix it is the diagonal of, where there is one.
 
     Parameters
@@ -135,6 +135,7 @@ class Score:
     tensor([1., 4.])
     """
 
+    common: ClassVar[tuple[str, ...]] = ("note",)
     alpha: Tensor
     omega: Omega | None = None
     note: str = ""
@@ -166,9 +167,6 @@ class Score:
         if self.omega is None or other.omega is None:
             return Score(self.alpha + other.alpha, None, self.note)
         return Score.of(self.omega + other.omega)
-
-    def __getitem__(self, run: slice) -> "Score":
-        return Score(self.alpha[run], None if self.omega is None else self.omega[run], self.note)
 
 
 class Acquisition(ABC):

@@ -50,7 +50,7 @@ def score(view: View, rule: str) -> Score:
     """One of the four over the pool of a view with classes."""
     check_classes(view, rule)
     function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
-    (alpha,) = by_run(lambda some: (function(view.task.members(some)),), view.members)
+    alpha = by_run(lambda some: function(view.task.members(some)), view.members)
     return Score(alpha, note=f"{rule!r} on classes has no matrix; use top or spread batching")
 
 

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View
 from aicau.core.errors import InputError
-from aicau.core.omega import Omega
 from aicau.core.runs import over, portion
 
 Parts = dict[str, list[Tensor]]
@@ -71,14 +70,6 @@ def check_enough(view: View, m: int) -> None:
         raise InputError(f"{m} points were asked for and only {left} can still be measured")
 
 
-def matrix(score: Score, rule: str) -> Omega:
-    """The matrix of a score; a score without one is refused."""
-    if score.omega is None:
-        cause = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
-        raise InputError(f"{rule} batching needs an acquisition with a matrix{cause}")
-    return score.omega
-
-
 def take_best(score: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:  # (..., n) -> (...), (..., n)
     """The best allowed point, and what is allowed after it is taken. Ties go to the smallest index."""
     # An allowed point beats a forbidden one even where its score is NaN or −∞.
@@ -132,4 +123,4 @@ def positive(alpha: Tensor) -> Tensor:  # (..., n)
 
 def at(values: Tensor, index: Tensor) -> Tensor:  # (..., n), (...) -> (...)
     """One value per run."""
-    return values.expand(*index.shape, -1).gather(-1, index[..., None])[..., 0]
+    return values.take_along_dim(index[..., None], -1)[..., 0]

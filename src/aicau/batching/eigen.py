@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Parts, Selection, at, best, check_enough, matrix, take_best
+from aicau.batching.base import Batching, Parts, Selection, at, best, check_enough, take_best
 from aicau.core import streams
+from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 from aicau.core.runs import over
 from aicau.core.streams import Purpose
 
 
 @dataclass(frozen=True)
-class Eigen:
+class Eigen(Batching):
     """One point per leading mode of the error matrix Ω.
 
     Examples
@@ -36,9 +37,11 @@ class Eigen:
     uses: ClassVar[frozenset[str]] = frozenset({"matrix", "random"})
 
     def select(self, score: Score, view: View, m: int) -> Selection:
-        """The next m points of every run."""
         check_enough(view, m)
-        omega, n = matrix(score, "eigen"), view.x.shape[0]
+        if score.omega is None:
+            cause = f": {score.note}" if score.note else " (lc, br, pemse); this one has none: use top"
+            raise InputError(f"eigen batching needs an acquisition with a matrix{cause}")
+        omega, n = score.omega, view.x.shape[0]
         spare = streams.uniform(streams.fold(view.keys, Purpose.CHOICE), n).to(omega.factor)
         if omega.extra is None:
             values, weights, total = omega.modes(m, view.allowed)
@@ -62,7 +65,6 @@ class Eigen:
         return Selection.of(chosen, parts, some)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
-        """Why a point was chosen, in words."""
         if not numbers["mode"]:
             return "drawn at random: the error matrix has no further mode"
         share = f" ({numbers['share']:.0%} of the {meaning})" if 0 < numbers["share"] <= 1 else ""
@@ -70,12 +72,8 @@ class Eigen:
 
 
 def peaks(
-    omega: Omega,
-    weights: Tensor,  # (..., r, q)
-    spare: Tensor,  # (..., n)
-    allowed: Tensor,  # (..., n)
-    m: int,
-) -> tuple[Tensor | None, tuple[Tensor, Tensor, Tensor]]:
+    omega: Omega, weights: Tensor, spare: Tensor, allowed: Tensor, m: int
+) -> tuple[Tensor | None, tuple[Tensor, Tensor, Tensor]]:  # (..., r, q), (..., n) twice
     """Points among which a batch is found (None: all), and there the size of each mode, the spare numbers and what is
     allowed: of a large pool the m largest entries of each, by one pass in portions."""
     n, step, device = omega.n, omega.step, omega.factor.device

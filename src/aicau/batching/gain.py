@@ -30,7 +30,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View
 from aicau.batching import shortlist
-from aicau.batching.base import Selection, check_enough, take_best
+from aicau.batching.base import Batching, Selection, check_enough, take_best
 from aicau.batching.work import Basis, Work, price_of, sum_of
 from aicau.core.errors import InputError
 from aicau.core.runs import threads_for
@@ -39,7 +39,7 @@ LANDMARKS = 512  # small pools are exact; twice as many cost four times as much
 
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(Batching):
     """The largest fall of the error expected over all candidates, one by one: the rule of `default` for values.
 
     Examples
@@ -53,7 +53,6 @@ class Gain:
     joint: ClassVar[bool] = True
 
     def select(self, score: Score, view: View, m: int) -> Selection:
-        """The next m points of every run."""
         check_enough(view, m)
         with threads_for(len(view.x)):  # the same bits whoever calls
             found = [greedy(score[run : run + 1], view[run : run + 1], m) for run in range(len(view))]
@@ -61,7 +60,6 @@ class Gain:
         return Selection(index, dict(zip(("worth", "score", "share", "known"), parts, strict=True)))
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
-        """Why a point was chosen, in words."""
         again = "a known point: one more measurement" if numbers["known"] else "a measurement here"
         return (
             f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"

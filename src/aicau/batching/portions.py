@@ -21,7 +21,7 @@ and where a few d stand out modes sit on single candidates, E. Sums over portion
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from aicau.acquisition.base import Score, View
 from aicau.batching.base import Batching, best
 from aicau.batching.work import evenly
 from aicau.core.omega import Omega
-from aicau.core.runs import over, written
+from aicau.core.runs import mapped, over, written
 
 ALIKE = 1e-10  # of the largest eigenvalue of CᵀC: what is smaller adds no direction
 FEW = 256  # candidates of the largest diagonal entries that modes of a matrix may sit on
@@ -75,10 +75,8 @@ class InParts(Omega):
             spread = columns.mT @ (part.extra[0].double()[:, None] * columns)
             return columns.mT @ columns, spread, columns.mT @ part.factor[0].double(), own.sum()
 
-        def both(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-            return tuple(x + y for x, y in zip(a, b, strict=True))
-
-        square, spread, cross, trace = reduce(both, over(sums, range(0, self.n, self.step), self.factor.device))
+        parts = over(sums, range(0, self.n, self.step), self.factor.device)
+        square, spread, cross, trace = reduce(partial(mapped, torch.add), parts)
         size = square.diagonal().sqrt()
         size = torch.where(size > 0, size, 1.0)
         values, vectors = torch.linalg.eigh(square / size / size[:, None])

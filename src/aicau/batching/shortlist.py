@@ -165,11 +165,11 @@ def narrowed(
     room: Tensor,  # (1, n)
     known: Tensor,  # (1, n)
     x: Any,  # (n, d) coordinates; features where there is a frame
-    points: Tensor | None = None,  # (n, d) features; None: as x
-    chances: Sequence[Tensor | None] = (),  # (1, n) for every target
-    weights: Sequence[Tensor | None] = (),  # (1, n) for every target
-    cost: Tensor | None = None,  # (1, n)
-    budget: float = float("inf"),
+    points: Tensor | None,  # (n, d) features; None: as x
+    chances: Sequence[Tensor | None],  # (1, n) for every target
+    weights: Sequence[Tensor | None],  # (1, n) for every target
+    cost: Tensor | None,  # (1, n)
+    budget: float,
     frame: Frame | None = None,
     engine: Engine = HERE,
 ) -> tuple[Tensor | None, list[tuple[Score, View]]]:
@@ -179,7 +179,7 @@ def narrowed(
     if not sampled and len(listed) <= most:
         return None, [look(None) for look in looks]
     some = [weight for weight in weights if weight is not None]
-    drawn = draw(n, sum_of(some) if some and len(some) == len(looks) else None, room.device)
+    drawn = draw(n, sum_of(some) if len(some) == len(looks) else None, room.device)
 
     def seen(*more: Tensor) -> tuple[Tensor | None, list[tuple[Score, View]]]:
         if not sampled:
@@ -193,7 +193,17 @@ def narrowed(
         screens = [Screen(*pair, m) for pair in seen(*[listed[evenly(len(listed), PORTION, listed)]] * closed)[1]]
         price, device = None if cost is None else price_of(cost[0], budget, m), screens[0].matrix.device
         work = Pass(screens, most // len(screens[0].stages), moved(frame, device))
-        parts = _parts(x, points, room, chances or [None] * len(looks), price, portion(device))
+
+        def portions() -> Iterator[Part]:
+            start = 0
+            for some in x.split(portion(device)):
+                at = slice(start, start + len(some))
+                own = tuple(None if chance is None else chance[0, at] for chance in chances)
+                features = some if points is None else points[at]
+                yield Part(start, some, features, room[0, at] > 0, own, None if price is None else price[at])
+                start = at.stop
+
+        parts = portions()
         if engine.here:
             with threads(1):  # lists are joined beside the workers: a step on all cores would wait for them
                 found = best(over(work.gains, carried(parts, device), device), work.each)
@@ -205,18 +215,6 @@ def narrowed(
     left[:, listed] = room[:, listed]
     left = (left if index is None else left[:, index]).to(pairs[0][1].allowed.device)
     return index, [(score, replace(view, allowed=left > 0, room=left)) for score, view in pairs]
-
-
-def _parts(
-    x: Any, points: Tensor | None, room: Tensor, chances: Sequence[Tensor | None], price: Tensor | None, size: int
-) -> Iterator[Part]:
-    start = 0
-    for some in x.split(size):
-        at = slice(start, start + len(some))
-        own = tuple(None if chance is None else chance[0, at] for chance in chances)
-        features = some if points is None else points[at]
-        yield Part(start, some, features, room[0, at] > 0, own, None if price is None else price[at])
-        start += len(some)
 
 
 def of_pool(pairs: Sequence[tuple[Score, View]], m: int) -> tuple[Tensor | None, Sequence[tuple[Score, View]]]:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, among, measurements
-from aicau.batching.base import Parts, Selection, at, check_enough, largest, positive, take_best
+from aicau.batching.base import Batching, Parts, Selection, at, check_enough, largest, positive, take_best
 from aicau.core.runs import over, portion, threads, written
 
 LISTED = 65_536  # candidates that compete at a time
@@ -27,7 +27,7 @@ NEW, CENTRE, SPENT = range(3)  # what decided: a distance, the centre, no new po
 
 
 @dataclass(frozen=True)
-class Spread:
+class Spread(Batching):
     """Large scores, far from what is known: the largest score times squared distance, one by one.
 
     Examples
@@ -40,7 +40,6 @@ class Spread:
     uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
 
     def select(self, score: Score, view: View, m: int) -> Selection:
-        """The next m points of every run."""
         check_enough(view, m)
         alpha = positive(score.alpha.to(view.x.dtype))
         if len(view.x) <= LISTED or len(view) > 1:
@@ -53,7 +52,6 @@ class Spread:
         return Selection.of(chosen, parts)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
-        """Why a point was chosen, in words."""
         score, far = f"{meaning} ({numbers['score']:.3g})", numbers["distance"]
         if numbers["cause"] == CENTRE:
             return "the first point: nearest to the centre of the candidates"

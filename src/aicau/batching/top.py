@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from aicau.acquisition.base import Score, View
-from aicau.batching.base import Selection, at, check_enough, largest, take_best
+from aicau.batching.base import Batching, Selection, at, check_enough, largest, take_best
 from aicau.core.runs import portion
 
 
 @dataclass(frozen=True)
-class Top:
+class Top(Batching):
     """The m points with the largest score.
 
     Examples
@@ -22,7 +22,6 @@ class Top:
     uses: ClassVar[frozenset[str]] = frozenset({"score"})
 
     def select(self, score: Score, view: View, m: int) -> Selection:
-        """The next m points of every run."""
         check_enough(view, m)
         alpha, allowed, chosen, some = score.alpha, view.allowed, [], None
         if allowed.numel() == allowed.shape[-1] > portion(allowed.device):  # one run, a large pool
@@ -35,5 +34,4 @@ class Top:
         return Selection.of(chosen, {"worth": worth, "score": worth}, some)
 
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
-        """Why a point was chosen, in words."""
         return f"chosen by {meaning}: {numbers['worth']:.3g}, the largest that was left"

@@ -109,7 +109,8 @@ class Work:
         self.phi, rest = map(torch.cat, parts)
         self.noise, self.chance, self.seeks = rest + base.noise[index], base.chance[index], base.seeks
         self.inside, self.moment = base.inside, base.moment
-        self.variance, self.shared = forms(self.phi, self.inside.to(self.phi), self.moment.to(self.phi))
+        by = self.phi @ self.inside.to(self.phi)
+        self.variance, self.shared = (by * self.phi).sum(-1), ((by @ self.moment.to(self.phi)) * by).sum(-1)
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
@@ -138,12 +139,6 @@ def price_of(cost: Tensor, left: float, points: int) -> Tensor:  # (n,)
     """What each counts as costing: not less than what is left for each point; 1 where money decides nothing."""
     price = cost.clamp_min(left / points)
     return torch.where((price > 0) & price.isfinite(), price, 1.0)
-
-
-def forms(phi: Tensor, inside: Tensor, moment: Tensor) -> tuple[Tensor, Tensor]:  # (s, p) -> (s,) twice
-    """φᵀAφ and φᵀAMAφ."""
-    by = phi @ inside
-    return (by * phi).sum(-1), ((by @ moment) * by).sum(-1)
 
 
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)

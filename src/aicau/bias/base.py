@@ -12,7 +12,7 @@ from aicau.core.errors import TrainingError
 from aicau.core.observations import Collapsed, Observations
 from aicau.core.omega import Omega
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run
+from aicau.core.runs import OfRuns, by_run
 from aicau.core.task import REGRESSION, Task
 
 T = TypeVar("T")
@@ -109,13 +109,12 @@ class Evidence:
 
     def centre(self) -> Tensor:  # (..., n, c)
         """F̄, the dual mean of the members under the task's divergence; point by point, run by run."""
-        d = bregman.make(self.task.divergence)
-        members, lead = self.task.members, self.keys.ndim
-        return by_run(lambda some: (bregman.mean_of(d, members(some)),), self.predictions, lead=lead)[0]
+        d, task = bregman.make(self.task.divergence), self.task
+        return by_run(lambda some: bregman.mean_of(d, task.members(some)), self.predictions, lead=self.keys.ndim)
 
 
 @dataclass(frozen=True)
-class Belief:
+class Belief(OfRuns):
     """An estimate of E Y over the pool: its mean, and its covariance between points for each entry.
 
     For values c is 1; for classes the mean are probabilities. Without a factor and a rest E Y counts as known.
@@ -129,16 +128,13 @@ class Belief:
         whole = torch.zeros_like(self.mean) if self.rest is None else self.rest
         return whole if self.factor is None else whole + (self.factor**2).sum(-1).mT
 
-    def __getitem__(self, run: int | slice) -> "Belief":
-        """Some of the runs (along the first leading dimension)."""
-        parts = (self.factor, self.rest)
-        return Belief(self.mean[run], *(None if part is None else part[run] for part in parts))
-
 
 class BiasEstimator(Protocol):
     """Parameters only; both methods are pure functions of the evidence."""
 
-    waits: ClassVar[bool]  # True: on a GPU the host waits for it step by step, so it is started after the others
+    waits: ClassVar[bool] = (
+        False  # True: on a GPU the host waits for it step by step, so it is started after the others
+    )
 
     def estimate(self, evidence: Evidence) -> Omega:
         """Δ̂ under the squared error, for values."""

@@ -48,25 +48,24 @@ def direct(evidence: Evidence) -> Belief:
     centre = evidence.centre().clamp_min(TINY)
     n = centre.shape[-2]
 
-    def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> tuple[Tensor]:
+    def believe(predictions: Tensor, centre: Tensor, index: Tensor, count: Tensor, share: Tensor) -> Tensor:
         log = centre.log()
         spread = bregman.epistemic_of(bregman.KL, evidence.task.members(predictions).clamp_min(TINY), centre)
         x = evidence.x.double().expand(*centre.shape[:-1], -1)
         side = torch.cat([x, log - log.mean(-1, keepdim=True), spread[..., None]], -1)
         shift, scale = evidence.learned("side", lambda: centre_and_spread(side))
         side = (side - shift[..., None, :]) / scale[..., None, :]
-        rows = side.gather(-2, index[..., None].expand(*index.shape, side.shape[-1]))
-        own = centre.gather(-2, index[..., None].expand(*index.shape, c))
+        rows, own = (part.take_along_dim(index[..., None], -2) for part in (side, centre))
         shrunk = (count[..., None] * share + own) / (count[..., None] + 1)
         residual = torch.where(count[..., None] > 0, own.log() - shrunk.log(), 0.0)
         counts, valid = each(count.clamp_min(1), c), each(count > 0, c)
         fit = partial(noise.fit, each(rows, c), apiece(residual), counts=counts, valid=valid)
         seen = evidence.learned("direct", fit)
         guess = seen.posterior.mean(each(side, c)).reshape(-1, c, n).mT
-        return (torch.softmax(log - guess, -1),)
+        return torch.softmax(log - guess, -1)
 
     parts = (evidence.predictions, centre, seen.index, seen.count, share)
-    return Belief(*by_run(believe, *parts, lead=evidence.keys.ndim))
+    return Belief(by_run(believe, *parts, lead=evidence.keys.ndim))
 
 
 def posterior(evidence: Evidence, batches: str, rank: int) -> Belief:
@@ -100,12 +99,8 @@ def apiece(values: Tensor) -> Tensor:  # (runs, l, c) -> (runs·c, l)
     return values.mT.reshape(-1, values.shape[-2])
 
 
-def on_simplex(
-    mean: Tensor,  # (..., n, c)
-    factor: Tensor,  # (..., c, n, r)
-    rest: Tensor,  # (..., n, c)
-    own: Tensor,  # (..., n, c) variance of the noise
-) -> Belief:
+def on_simplex(mean: Tensor, factor: Tensor, rest: Tensor, own: Tensor) -> Belief:
+    # (..., n, c), (..., c, n, r), (..., n, c) twice; `own` is the variance of the noise
     """A Gaussian belief made one about probabilities: means in the simplex, variances that a probability can have.
 
     A label that comes with probability p̂ varies by p̂(1 − p̂) around it, whatever the process thinks. Of that, what is

@@ -13,7 +13,7 @@ from torch import Tensor
 from aicau import gp
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import PORTION, over, threads_for
+from aicau.core.runs import PORTION, mapped, over, threads_for
 from aicau.gp import noise
 
 MANY = "many."  # before the names of all rows, where the noise is known from some
@@ -56,22 +56,16 @@ class Correction:
         error = posterior.rows.y * posterior.scale[..., None] + posterior.shift[..., None] - predicted
         return cls(process, truth, (error**2).mean(-1), error * (process.inflated() / spread).sqrt(), frame)
 
-    def moments(
-        self,
-        x: Tensor,  # (n, d)
-        ensemble: Tensor,  # (runs, n) μ_F
-        rank: int,  # of C's factor
-        pivots: Tensor | None = None,  # (runs, rank, p) coordinates that the factor is made of; None: found here
-    ) -> Moments:
-        """Over the pool; where there is no factor, in portions side by side."""
+    def moments(self, x: Tensor, ensemble: Tensor, rank: int, pivots: Tensor | None = None) -> Moments:
+        # (n, d), μ_F (runs, n), (runs, rank, p)
+        """Over the pool; where there is no factor (rank 0), in portions side by side. A factor is made of pivots, which
+        are found here where they are not given."""
         if rank or len(x) <= 2 * PORTION or x.is_cuda:
             with threads_for(len(x)):
                 return self._moments(x.double(), ensemble, rank, pivots)
         parts = zip(x.split(PORTION), ensemble.split(PORTION, -1), strict=True)
-        found = [vars(one) for one in over(lambda part: self._moments(*part, 0), parts)]
-        along = {"mean": -1, "factor": -2, "rest": -1, "aleatoric": -1}
-        joined = {name: torch.cat([one[name] for one in found], dim) for name, dim in along.items()}
-        return Moments(**found[0] | joined)
+        mean, rest, own = mapped(lambda *some: torch.cat(some, -1), *over(lambda part: self.at(*part), parts))
+        return Moments(mean, rest[..., None][..., :0], rest, own, self.process.posterior.lengths())
 
     def pivots(self, x: Tensor, rank: int) -> Tensor:  # (n, d) -> (runs, rank, p)
         """Coordinates that a factor of C can be made of."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aicau import gp
 from aicau.bias import classes
-from aicau.bias.base import Belief, Evidence, place
+from aicau.bias.base import Belief, BiasEstimator, Evidence, place
 from aicau.core import decomposition
 from aicau.core.errors import InputError
 from aicau.core.observations import Collapsed
@@ -21,7 +21,7 @@ from aicau.core.runs import by_run
 
 
 @dataclass(frozen=True)
-class Direct:
+class Direct(BiasEstimator):
     """A Gaussian process predicts δ where nothing was measured (the paper's direct estimation).
 
     Parameters
@@ -51,7 +51,7 @@ class Direct:
 
 
 @dataclass(frozen=True)
-class Tau:
+class Tau(BiasEstimator):
     """A Gaussian process predicts τ where nothing was measured (the paper's direct estimation of the PEMSE)."""
 
     waits: ClassVar[bool] = True
@@ -68,16 +68,14 @@ class Tau:
         raise InputError(f"tau is a squared error, which {evidence.task.name} does not have; use direct or posterior")
 
 
-def interpolated(
-    evidence: Evidence, seen: Collapsed, values: Tensor, by: Direct | Tau
-) -> Tensor:  # (..., l) -> (..., n)
+def interpolated(evidence: Evidence, seen: Collapsed, values: Tensor, by: Direct | Tau) -> Tensor:
+    # (..., l) -> (..., n)
     """Values at measured points, and elsewhere what a process on the side information says."""
     side = evidence.side_information().double()
-    rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
+    rows = side.take_along_dim(seen.index[..., None], -2)
 
-    def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> tuple[Tensor]:
-        return (evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side),)
+    def mean(side: Tensor, rows: Tensor, values: Tensor, valid: Tensor) -> Tensor:
+        return evidence.learned(by, lambda: gp.fit(rows, values, valid, by.alpha)).mean(side)
 
     parts = (side, rows, values, seen.valid)
-    (estimate,) = by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1)
-    return place(values, seen, estimate)
+    return place(values, seen, by_run(mean, *parts, points=side.shape[-2], lead=values.ndim - 1))

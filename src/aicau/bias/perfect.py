@@ -1,18 +1,17 @@
 """Perfect information ("cheating"): the truth where there is no noise, else the mean of 10 whole realisations."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from aicau.bias.base import Belief, Evidence
+from aicau.bias.base import Belief, BiasEstimator, Evidence
 from aicau.core import checks, decomposition
 from aicau.core.errors import InputError
 from aicau.core.omega import Omega
 
 
 @dataclass(frozen=True)
-class Perfect:
+class Perfect(BiasEstimator):
     """Knows the truth: for simulations only.
 
     Parameters
@@ -27,7 +26,6 @@ class Perfect:
     Perfect(realisations=10)
     """
 
-    waits: ClassVar[bool] = False
     realisations: int = 10
 
     def __post_init__(self) -> None:

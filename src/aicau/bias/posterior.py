@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from aicau.bias import classes
-from aicau.bias.base import Belief, Evidence
+from aicau.bias.base import Belief, BiasEstimator, Evidence
 from aicau.bias.correction import Correction, Moments
 from aicau.core import decomposition
 from aicau.core.errors import unknown
 from aicau.core.omega import Cobias
 from aicau.core.pool import Frame
-from aicau.core.runs import by_run, over, threads
+from aicau.core.runs import by_run, mapped, over, threads
 from aicau.gp import EXACT, noise
 
 TARGETS = ("best", "truth", "residual")
@@ -33,7 +33,7 @@ FEW = 200  # rows above which processes are fitted side by side
 
 
 @dataclass(frozen=True)
-class Posterior:
+class Posterior(BiasEstimator):
     """The second moment of a Gaussian process over measurements, replicates and plates.
 
     Parameters
@@ -87,24 +87,25 @@ class Posterior:
             if self.rank:
                 pivots = evidence.learned((self, "pivots"), lambda: own.pivots(evidence.x, self.rank))
             flat = own.moments(evidence.x, ensemble.reshape(1, -1), self.rank, pivots)
-            return Moments(*(part.reshape(*evidence.keys.shape, *part.shape[1:]) for part in vars(flat).values()))
+            return mapped(lambda part: part.reshape(*evidence.keys.shape, *part.shape[1:]), flat)
         o = evidence.observations
         frame = Frame.of(evidence.x)
 
-        def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> tuple[Tensor, ...]:
+        def moments(index: Tensor, y: Tensor, residual: Tensor, batch: Tensor, ensemble: Tensor) -> Moments:
             rows = frame.coordinates(evidence.x[index].double())
             fits = self._fits(frame, rows, y, residual, batch)
             best = torch.stack([one.square for one in fits]).argmin(0)
             found = [
                 one.moments(evidence.x, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())
             ]
-            return tuple(
-                torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
-                for a, b in zip(vars(found[0]).values(), vars(found[-1]).values(), strict=True)
-            )
+
+            def better(a: Tensor, b: Tensor) -> Tensor:
+                return torch.where((best > 0).reshape(-1, *[1] * (a.ndim - 1)), b, a)
+
+            return mapped(better, found[0], found[-1])
 
         tensors = (o.index, o.y, evidence.crossfitted(), o.batch, ensemble)
-        return Moments(*by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim))
+        return by_run(moments, *tensors, points=len(evidence.x), lead=evidence.keys.ndim)
 
     def correction(self, evidence: Evidence) -> Correction:
         """The fitted process itself, for one run: it can be asked for some candidates at a time."""
@@ -119,14 +120,8 @@ class Posterior:
         return evidence.memo[self]
 
     def _fits(
-        self,
-        frame: Frame,
-        rows: Tensor,  # (runs, l, p) coordinates
-        y: Tensor,  # (runs, l), like the rest
-        residual: Tensor,
-        batch: Tensor,
-        counts: Tensor | None = None,
-    ) -> list[Correction]:
+        self, frame: Frame, rows: Tensor, y: Tensor, residual: Tensor, batch: Tensor, counts: Tensor | None = None
+    ) -> list[Correction]:  # coordinates (runs, l, p); (runs, l) each
         """One for each target that is in question."""
         together = batch if self.batches != "none" and noise.several(batch) else None
 

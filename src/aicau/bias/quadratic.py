@@ -9,12 +9,11 @@ Measured entries keep their observed values: with Ψ over the pool and Ψ_m its 
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from aicau.bias.base import Belief, Evidence, place
+from aicau.bias.base import Belief, BiasEstimator, Evidence, place
 from aicau.core import streams
 from aicau.core.errors import InputError, unknown
 from aicau.core.omega import Omega
@@ -31,7 +30,7 @@ PRESETS = {
 
 
 @dataclass(frozen=True)
-class Quadratic:
+class Quadratic(BiasEstimator):
     """Q = ψᵀψ completes Δ from products of residuals (the paper's quadratic estimation).
 
     Parameters
@@ -46,7 +45,6 @@ class Quadratic:
     (0.999, 0.9)
     """
 
-    waits: ClassVar[bool] = False
     settings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
 
     @classmethod
@@ -61,7 +59,7 @@ class Quadratic:
         """Train ψ of every run on the products of residuals at its measured points."""
         side = evidence.side_information().float()
         seen, residual = evidence.residuals()
-        rows = side.gather(-2, seen.index[..., None].expand(*seen.index.shape, side.shape[-1]))
+        rows = side.take_along_dim(seen.index[..., None], -2)
         keys = streams.fold(evidence.keys, Purpose.COBIAS).reshape(-1)
         split = split_pairs(keys, seen.valid.reshape(-1, seen.valid.shape[-1]), self.settings.validation)
         target = residual.reshape(split.shape[:-1])

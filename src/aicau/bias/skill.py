@@ -26,13 +26,13 @@ def _of_values(evidence: Evidence) -> Tensor:  # (...)
     if evidence.unseen is None:
         return torch.zeros(o.y.shape[:-1], dtype=torch.double, device=o.y.device)
 
-    def explained(residual: Tensor, y: Tensor, apart: Tensor) -> tuple[Tensor]:  # (runs, l)
+    def explained(residual: Tensor, y: Tensor, apart: Tensor) -> Tensor:  # (runs, l)
         count = apart.sum(-1, keepdim=True).clamp_min(1)
         about = torch.where(apart, y - (y * apart).sum(-1, keepdim=True) / count, 0.0)
         left = (residual**2 * apart).sum(-1) / (about**2).sum(-1)
-        return ((1 - left).nan_to_num(0.0).clamp(0, 1),)  # no rows, or all alike: nothing to explain
+        return (1 - left).nan_to_num(0.0).clamp(0, 1)  # no rows, or all alike: nothing to explain
 
-    return by_run(explained, evidence.crossfitted(), o.y, evidence.unseen.any(-2), lead=o.y.ndim - 1)[0]
+    return by_run(explained, evidence.crossfitted(), o.y, evidence.unseen.any(-2), lead=o.y.ndim - 1)
 
 
 def _of_labels(evidence: Evidence) -> Tensor:  # (...)
@@ -47,7 +47,7 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
     if unseen is None:
         unseen = torch.zeros(*o.y.shape[:-1], members, o.rows, dtype=torch.bool, device=o.y.device)
 
-    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor, batch: Tensor) -> tuple[Tensor]:
+    def explained(predictions: Tensor, index: Tensor, y: Tensor, apart: Tensor, batch: Tensor) -> Tensor:
         at = index[:, None, :, None].expand(-1, members, -1, c)
         rows = predictions.gather(-2, at).double().clamp_min(TINY).log()  # (runs, K, l, c)
         weight = torch.where(apart.any(-2, keepdim=True), apart, True)[..., None].double()  # where all saw it: all
@@ -57,6 +57,6 @@ def _of_labels(evidence: Evidence) -> Tensor:  # (...)
         later = batch != batch[..., :1]
         hot = hot * torch.where(later.any(-1, keepdim=True), later, True)[..., None]
         said = torch.stack([(hot * torch.log_softmax(power * outside, -1)).sum((-1, -2)) for power in POWERS])
-        return ((1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1),)
+        return (1 - said.amax(0) / (hot * often.log()).sum((-1, -2))).clamp(0, 1)
 
-    return by_run(explained, evidence.predictions, o.index, o.y, unseen, o.batch, lead=o.y.ndim - 1)[0]
+    return by_run(explained, evidence.predictions, o.index, o.y, unseen, o.batch, lead=o.y.ndim - 1)

@@ -25,12 +25,12 @@ def mean(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n)
     return total / predictions.shape[-2]
 
 
-def centred(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n, K)
-    """(f_k − μ_F)/√K as columns: the factor of Σ_F."""
+def covariance(predictions: Tensor) -> Omega:  # (..., K, n)
+    """Σ_F, rank K − 1: its factor has (f_k − μ_F)/√K as columns."""
     members = predictions.shape[-2]
     if members == 0:
         raise InputError("an ensemble needs at least one member; got none")
-    return ((predictions - mean(predictions)[..., None, :]) / members**0.5).mT
+    return Omega(((predictions - mean(predictions)[..., None, :]) / members**0.5).mT)
 
 
 def epistemic(predictions: Tensor) -> Tensor:
@@ -51,12 +51,7 @@ def epistemic(predictions: Tensor) -> Tensor:
     >>> epistemic(torch.tensor([[1.0, 2.0], [1.0, 2.0], [3.0, 2.0], [3.0, 2.0]]))
     tensor([1., 0.])
     """
-    return Omega(centred(predictions)).diagonal()
-
-
-def covariance(predictions: Tensor) -> Omega:  # (..., K, n)
-    """Σ_F, rank K − 1."""
-    return Omega(centred(predictions))
+    return covariance(predictions).diagonal()
 
 
 def cobias(bias: Tensor) -> Omega:  # (..., n)

@@ -10,7 +10,6 @@ import socket
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
@@ -95,8 +94,14 @@ class Engine:
             raise InputError("no machine of the Ray cluster has a GPU; use --device cpu")
         kept = ray.put(function)  # once for each machine, not with every part
         task = ray.remote(_alone).options(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)
-        with _plain_errors(ray):
+        try:
             yield from window(parts, lambda part: task.remote(kept, part), ray.get, 4 * self.width)
+        except ray.exceptions.RayTaskError as error:  # what a part raised, as if it had been raised here
+            if isinstance(error.cause, Exception):
+                raise error.cause from None
+            raise
+        except ray.exceptions.RayError as error:
+            raise AicauError(f"Ray could not finish the work ({type(error).__name__}: {error}); try again") from error
 
 
 HERE = Engine()
@@ -141,16 +146,3 @@ def _ray(address: str | None) -> Any:
             where = f" at {address}" if address else ""
             raise InputError(f"no Ray cluster answers{where} ({error}); start one, or leave --address out") from error
     return ray
-
-
-@contextmanager
-def _plain_errors(ray: Any) -> Iterator[None]:
-    """What a part raised, as if it had been raised here."""
-    try:
-        yield
-    except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, Exception):
-            raise error.cause from None
-        raise
-    except ray.exceptions.RayError as error:
-        raise AicauError(f"Ray could not finish the work ({type(error).__name__}: {error}); try again") from error

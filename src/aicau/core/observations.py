@@ -1,11 +1,13 @@
 """Measurements are rows, never overwritten and never averaged on the way in; (mean, count) per point is a view."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.core.errors import InputError
+from aicau.core.runs import OfRuns, mapped, moved
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Collapsed:
 
 
 @dataclass(frozen=True)
-class Observations:
+class Observations(OfRuns):
     """All measurements so far, one row each. Leading dimensions are runs.
 
     Parameters
@@ -50,6 +52,7 @@ class Observations:
     tensor([2., 2., 0.])
     """
 
+    common: ClassVar[tuple[str, ...]] = ("round",)
     index: Tensor
     y: Tensor
     round: Tensor
@@ -72,26 +75,16 @@ class Observations:
 
     def append(self, index: Tensor, y: Tensor, round: int, batch: Tensor | None = None) -> "Observations":
         """A new table with the rows of one round behind the old ones."""
-        rounds = self.round.new_full((index.shape[-1],), round)
-        batch = rounds.expand_as(index) if batch is None else batch
-        return Observations(
-            torch.cat([self.index, index], -1),
-            torch.cat([self.y, y], -1),
-            torch.cat([self.round, rounds]),
-            torch.cat([self.batch, batch], -1),
-        )
-
-    def __getitem__(self, run: int | slice | list[int]) -> "Observations":
-        """Rows of some runs (along the first leading dimension)."""
-        return Observations(self.index[run], self.y[run], self.round, self.batch[run])
+        new = Observations(index, y, self.round.new_full((index.shape[-1],), round), batch)  # type: ignore[arg-type]
+        return mapped(lambda *parts: torch.cat(parts, -1), self, new)
 
     def to(self, device: torch.device) -> "Observations":
-        return Observations(*(t.to(device) for t in (self.index, self.y, self.round, self.batch)))
+        return moved(self, device)
 
     def thin(self, most: int) -> "Observations":
         """At most that many rows, evenly spaced."""
         at = torch.linspace(0, self.rows - 1, min(self.rows, most), device=self.y.device).long()
-        return Observations(self.index[..., at], self.y[..., at], self.round[at], self.batch[..., at])
+        return mapped(lambda part: part[..., at], self)
 
     def counts(self, n: int) -> Tensor:  # (..., n)
         """How often each of n pool points was measured."""

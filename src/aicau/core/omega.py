@@ -18,14 +18,14 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from torch import Tensor
 
 from aicau.core.errors import InputError
-from aicau.core.runs import over, portion
+from aicau.core.runs import OfRuns, mapped, over, portion
 
 # Where eigenvalues are equal Lanczos goes on from a random vector: of older SciPy the same in every process.
 SEEDED = {"rng": 0} if "rng" in inspect.signature(eigsh).parameters else {}
 
 
 @dataclass(frozen=True)
-class Omega:
+class Omega(OfRuns):
     """The matrix A S Aᵀ + diag(extra), never formed.
 
     Parameters
@@ -155,8 +155,8 @@ class Omega:
     def _iterated(self, m: int) -> tuple[Tensor, Tensor]:
         """Lanczos on products with the matrix, run by run: a diagonal makes the rank full."""
         if self.factor.ndim > 2:
-            values, vectors = zip(*(self[run]._iterated(m) for run in range(len(self.factor))), strict=True)
-            return torch.stack(values), torch.stack(vectors)
+            found = (self[run]._iterated(m) for run in range(len(self.factor)))
+            return mapped(lambda *parts: torch.stack(parts), *found)
         m = min(m, self.n)
 
         def product(v: object) -> object:
@@ -172,10 +172,6 @@ class Omega:
             w, v = (torch.from_numpy(part) for part in found)
         order = torch.argsort(w, descending=True)[:m]
         return w[order].to(self.factor), v[:, order].to(self.factor)
-
-    def __getitem__(self, index: int | slice) -> "Omega":
-        """Matrices of some runs (along the first leading dimension)."""
-        return Omega(self.factor[index], self.weights[index], None if self.extra is None else self.extra[index])
 
     def restrict(self, allowed: Tensor) -> "Omega":  # (..., n) bool
         """Rows and columns outside `allowed` set to zero."""
@@ -212,9 +208,3 @@ class Cobias(Omega):
 
     noise: Tensor | None = None  # (..., n) variance of one measurement
     lengths: Tensor | None = None  # (..., d) over which the truth changes, by feature
-
-    def __getitem__(self, index: int | slice) -> "Cobias":
-        """Estimates of some runs (along the first leading dimension)."""
-        one = super().__getitem__(index)
-        own = (None if part is None else part[index] for part in (self.noise, self.lengths))
-        return Cobias(one.factor, one.signs, one.extra, *own)

@@ -119,16 +119,7 @@ class Rows:
     """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
 
     Rows that were asked for stay in memory, up to `HELD`, but for those that follow each other: whoever needs all reads
-    portion by portion.
-
-    Parameters
-    ----------
-    parts : sequence of Tensor or callable
-        The chunks, in single precision, or what reads them.
-    sizes : sequence of int
-        Rows of every chunk.
-    width : int
-        d.
+    portion by portion. `parts` are the chunks, in single precision, or what reads them; `sizes` their numbers of rows.
 
     Examples
     --------
@@ -156,13 +147,7 @@ class Rows:
         rest = torch.zeros(0, self.shape[1])
         for number in range(len(self.starts) - 1):
             chunk = self._read(number)
-            if len(rest):  # a copy of these only
-                wanted = size - len(rest)
-                rest, chunk = torch.cat([rest, chunk[:wanted]]), chunk[wanted:]
-                if len(rest) < size:
-                    continue
-                yield rest
-            *whole, rest = chunk.split(size)
+            *whole, rest = (torch.cat([rest, chunk]) if len(rest) else chunk).split(size)
             if len(rest) == size:
                 whole, rest = [*whole, rest], rest[:0]
             yield from whole

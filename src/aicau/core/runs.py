@@ -7,12 +7,14 @@ Small matrices are computed on one thread: a second one gains nothing, and where
 step waits for it (measured: 8 ms instead of 60 µs for a Cholesky decomposition of 110 rows).
 """
 
+import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import fields, is_dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +27,18 @@ SMALL = 20_000  # points of a pool up to which one thread computes
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
 PORTION_GPU = 262_144  # the same of an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
+
+
+@dataclass(frozen=True)
+class OfRuns:
+    """A record whose fields have runs as their first dimension; `common` names those that all runs share."""
+
+    common: ClassVar[tuple[str, ...]] = ()
+
+    def __getitem__(self, run: Any) -> Self:
+        """Of some runs (along the first leading dimension)."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.common}
+        return replace(self, **{name: part[run] for name, part in own.items() if part is not None})
 
 
 _own = threading.local()  # `cores`: threads that this one may use in all, also where PyTorch computes on fewer
@@ -43,6 +57,22 @@ def threads(count: int | None = None) -> Iterator[None]:
         _own.cores = outer
         if torch.get_num_threads() != before:
             torch.set_num_threads(before)
+
+
+@cache
+def _blas() -> Any:
+    """The BLAS libraries of SciPy, which Numba's matrix products go through as well."""
+    importlib.import_module("scipy.linalg.cython_blas")
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(user_api="blas")
+
+
+@contextmanager
+def single_blas(count: int | None = None) -> Iterator[None]:
+    """As `threads`, and SciPy's linear algebra on one: with two of them small steps took ten times the time."""
+    with threads(count), _blas().limit(limits=1):
+        yield
 
 
 def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | None = None) -> Iterator[T]:
@@ -98,19 +128,30 @@ def portions(points: Tensor) -> tuple[Tensor, ...]:  # (n, ...)
     return points.split(portion(points.device))
 
 
+def mapped(change: Callable[..., Tensor], *things: Any) -> Any:
+    """`change` of every tensor, also inside of records, lists and dictionaries: of one thing, or of those that stand in
+    the same place of several. What is no tensor stays as it is in the first."""
+    first = things[0]
+    if isinstance(first, Tensor):
+        return change(*things)
+    if isinstance(first, dict):
+        return type(first)((key, mapped(change, *(one[key] for one in things))) for key in first)
+    if isinstance(first, (list, tuple)):
+        return type(first)(mapped(change, *column) for column in zip(*things, strict=True))
+    if not is_dataclass(first) or isinstance(first, type):
+        return first
+    names = [each.name for each in fields(first) if each.init]
+    return replace(first, **{name: mapped(change, *(getattr(one, name) for one in things)) for name in names})
+
+
 def moved(thing: T, device: torch.device) -> T:
-    """The same with its tensors on a device, also inside of records, lists and dictionaries; what is there stays."""
-    if isinstance(thing, Tensor):
-        pinned = device.type == "cuda" and thing.device.type == "cpu" and thing.numel() > 0
-        return (thing.pin_memory() if pinned else thing).to(device, non_blocking=True)  # type: ignore[return-value]
-    if isinstance(thing, dict):
-        return type(thing)((key, moved(value, device)) for key, value in thing.items())
-    if isinstance(thing, (list, tuple)):
-        return type(thing)(moved(value, device) for value in thing)
-    if not is_dataclass(thing) or isinstance(thing, type):
-        return thing
-    parts = {each.name: moved(getattr(thing, each.name), device) for each in fields(thing) if each.init}
-    return replace(thing, **parts)
+    """The same with its tensors on a device; what is there stays."""
+
+    def move(tensor: Tensor) -> Tensor:
+        pinned = device.type == "cuda" and tensor.device.type == "cpu" and tensor.numel() > 0
+        return (tensor.pin_memory() if pinned else tensor).to(device, non_blocking=pinned)
+
+    return mapped(move, thing)
 
 
 def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:
@@ -138,23 +179,24 @@ def threads_for(points: int) -> AbstractContextManager[None]:
 
 
 def by_run(
-    function: Callable[..., tuple[Tensor, ...]],
+    function: Callable[..., T],  # gives a tensor, or what `mapped` goes into
     *tensors: Tensor,  # (..., ·) with `lead` leading dimensions
     points: int = 0,  # of the pool, where it may be large
     lead: int = 1,
-) -> tuple[Tensor, ...]:
+) -> T:
     """`function` of tensors with one leading dimension, called once per run on the CPU and once in all elsewhere."""
     shape = tensors[0].shape[:lead]
     if lead != 1:
         flat = (t.reshape((-1, *t.shape[lead:])) for t in tensors)
-        return tuple(part.reshape((*shape, *part.shape[1:])) for part in by_run(function, *flat, points=points))
+        whole = by_run(function, *flat, points=points)
+        return mapped(lambda part: part.reshape((*shape, *part.shape[1:])), whole)
     if tensors[0].device.type != "cpu":
         return function(*tensors)
     with threads_for(points):
         if shape[0] == 1:
             return function(*tensors)
         parts = [function(*(t[run : run + 1] for t in tensors)) for run in range(shape[0])]
-        return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+        return mapped(lambda *column: torch.cat(column), *parts)
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list[T]:

@@ -51,11 +51,8 @@ def root(seed: int, device: torch.device | str = "cpu") -> Tensor:
     return _mix(torch.tensor(seed, dtype=torch.int64, device=device) * _GAMMA + _MIX_1)
 
 
-def fold(
-    keys: Tensor,  # (...)
-    data: int | Tensor,  # broadcasts with keys
-) -> Tensor:
-    """Derive one key per entry of `data` from each of `keys`."""
+def fold(keys: Tensor, data: int | Tensor) -> Tensor:  # (...)
+    """Derive one key per entry of `data`, which broadcasts with `keys`, from each of `keys`."""
     if isinstance(data, int):
         data = torch.tensor(data, dtype=torch.int64, device=keys.device)
     return _mix(keys ^ _mix(data * _GAMMA + _MIX_2))

@@ -1,7 +1,8 @@
 """F_k: `fit` gives a fitted ensemble, whose `predict` gives one function per member, (..., K, n)."""
 
-from collections.abc import Iterator
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from aicau.core.pool import OnDemand, Rows
 from aicau.core.streams import Purpose
 
 Run = int | slice | list[int]
-T = TypeVar("T")
+Function = Callable[[Tensor], Tensor]  # (n, d) -> (n,), or (n, c) for classes; of all members with (K,) in front
 AT_ONCE = 100_000  # candidates predicted at a time
 
 
@@ -33,12 +34,28 @@ class Fitted(Protocol):
 class Ensemble(Protocol):
     """Parameters only; `fit` computes and returns something new."""
 
-    def fit(
-        self,
-        x: Tensor,  # (..., l, d)
-        y: Tensor,  # (..., l)
-        keys: Tensor,  # (...) one random stream per run
-    ) -> Fitted: ...
+    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> Fitted:  # (..., l, d), (..., l), (...)
+        """The ensembles of all runs; `keys` is one random stream for each."""
+
+
+@dataclass(frozen=True)
+class FittedFunctions:
+    """Fitted members as plain functions of (n, d) arrays."""
+
+    functions: tuple[Function, ...]  # one for each run: all its members
+    unseen: Tensor  # (..., K, l)
+
+    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n); (..., K, n, c) for classes
+        """Every member at every point."""
+        lead = self.unseen.shape[:-2]
+        points = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
+        out = torch.stack([function(at) for function, at in zip(self.functions, points, strict=True)])
+        return out.reshape(*lead, *out.shape[1:]).to(x.device)
+
+    def __getitem__(self, run: Run) -> "FittedFunctions":
+        """The ensembles of some runs (along the first leading dimension)."""
+        place = torch.arange(len(self.functions)).reshape(self.unseen.shape[:-2])[run]
+        return FittedFunctions(tuple(self.functions[i] for i in place.flatten()), self.unseen[run])
 
 
 def predicted(fitted: Fitted, x: Any, runs: int) -> Any:  # (n, d) -> (..., K, n)
@@ -60,12 +77,6 @@ def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:
 def each_run(keys: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:  # (...), (..., ·) each
     """One run after another."""
     return zip(*(t.reshape(-1, *t.shape[keys.ndim :]) for t in tensors), strict=True)
-
-
-def some_of(models: tuple[T, ...], lead: torch.Size, run: Run) -> tuple[T, ...]:
-    """Of models that stand one after another for runs of shape `lead`, those of some runs."""
-    place = torch.arange(len(models)).reshape(lead)[run]
-    return tuple(models[i] for i in place.flatten())
 
 
 def fold_membership(keys: Tensor, members: int, x: Tensor) -> Tensor:  # (...), (..., l, d) -> (..., K, l)

@@ -18,11 +18,7 @@ ROWS = 512  # at a time on the CPU: what is multiplied then stays in the cache, 
 Layer = tuple[Tensor, Tensor]  # inputs (K, n, in + 1), errors (K, n, out); 1 for K where all members have the same
 
 
-def layers(
-    parameters: Tensor,  # (K, P)
-    x: Tensor,  # (n, d)
-    settings: MLPSettings,
-) -> list[Layer]:
+def layers(parameters: Tensor, x: Tensor, settings: MLPSettings) -> list[Layer]:  # (K, P), (n, d)
     """Forward and backward through every network at every point; the output of a network is its last layer."""
     x = x.to(parameters)
     seen = torch.cat([x, torch.ones_like(x[:, :1])], -1)[None]

@@ -1,23 +1,26 @@
 """The paper's F_k (Appendix A): K small networks, each trained on the folds of the data but one."""
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
+from aicau.core.runs import OfRuns
 from aicau.core.streams import Purpose
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import gradients, kernels
-from aicau.ensembles.base import Run, check_rows, fold_membership, one_hot
+from aicau.ensembles.base import check_rows, fold_membership, one_hot
 from aicau.ensembles.kernels import MLPSettings
 
 HEADS = {"regression": "squared", "classification": "softmax", "count": "poisson"}
 
 
 @dataclass(frozen=True)
-class FittedMLP:
+class FittedMLP(OfRuns):
+    common: ClassVar[tuple[str, ...]] = ("settings",)
     parameters: Tensor  # (..., K, P)
     unseen: Tensor  # (..., K, l)
     epochs: Tensor  # (..., K)
@@ -35,10 +38,6 @@ class FittedMLP:
         """What the gradients of one run's networks (of all, or of the first ones) are made of, at every point."""
         own = self.parameters.reshape(-1, *self.parameters.shape[-2:])[0, :members]
         return gradients.layers(own, x, self.settings)
-
-    def __getitem__(self, run: Run) -> "FittedMLP":
-        """The ensembles of some runs (along the first leading dimension)."""
-        return FittedMLP(self.parameters[run], self.unseen[run], self.epochs[run], self.settings)
 
 
 @dataclass(frozen=True)
@@ -81,51 +80,40 @@ class MLP:
         object.__setattr__(self, "settings", settings)
 
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedMLP:  # (..., l, d), (..., l), (...)
-        """Train all networks of all runs; one random stream per run."""
+        """Train all networks of all runs, each on the folds but its own; one random stream per run."""
         check_rows(x, y, keys)
+        settings, targets = self.settings, y[..., None]  # (..., l, c) what the head is trained on
+        mean = torch.ones_like(y[..., :1])  # of counts; 1 elsewhere
         if self.task.probabilities:
             targets = (1 - self.smoothing) * one_hot(y, self.task.classes) + self.smoothing / self.task.classes
-            return train(x, targets, keys, self.members, self.settings)
-        if self.task.squared:
-            return train(x, y[..., None], keys, self.members, self.settings)
-        if bool((y < 0).any()):
-            raise InputError(f"counts are not negative; the smallest is {float(y.min()):g}")
-        # Networks learn the logarithm of the rate over the mean count: they start from the mean, whatever its size.
-        mean = y.double().mean(-1, keepdim=True).clamp_min(0.5 / y.shape[-1])  # (..., 1); above 0 where all is 0
-        fitted = train(x, (y / mean)[..., None], keys, self.members, self.settings)
-        parameters = fitted.parameters.clone()
-        parameters[..., -1] += mean.log().float()  # the last number is the bias of the output
-        return replace(fitted, parameters=parameters)
-
-
-def train(
-    x: Tensor,  # (..., l, d)
-    targets: Tensor,  # (..., l, c) what the head is trained on
-    keys: Tensor,  # (...)
-    members: int,
-    settings: MLPSettings,
-) -> FittedMLP:
-    """K networks of every run, each on the folds but its own."""
-    if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
-        raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
-    *lead, rows, outputs = targets.shape
-    unseen = fold_membership(keys, members, x)
-    start = initial_parameters(keys, members, x.shape[-1], settings)
-    y = targets.reshape(-1, rows, outputs)
-    parameters, epochs, losses = kernels.train_mlp(
-        x.reshape(-1, rows, x.shape[-1]),
-        y[..., 0] if settings.head == "squared" else y,
-        (~unseen).float().reshape(-1, members, rows),
-        start.reshape(-1, *start.shape[-2:]),
-        settings,
-    )
-    if not bool(torch.isfinite(losses).all()):
-        raise TrainingError(
-            f"training diverged: the loss is not finite with targets up to {float(targets.abs().max()):.3g};"
-            " scale the target or the features"
+        elif not self.task.squared:
+            if bool((y < 0).any()):
+                raise InputError(f"counts are not negative; the smallest is {float(y.min()):g}")
+            # Networks learn the logarithm of the rate over the mean count: they start from the mean, whatever its size.
+            mean = y.double().mean(-1, keepdim=True).clamp_min(0.5 / y.shape[-1])  # (..., 1); above 0 where all is 0
+            targets = (y / mean)[..., None]
+        if not bool(torch.isfinite(x).all() & torch.isfinite(targets).all()):
+            raise InputError("an ensemble is fitted on finite numbers; x or y holds NaN or infinity")
+        *lead, rows, outputs = targets.shape
+        unseen = fold_membership(keys, self.members, x)
+        start = initial_parameters(keys, self.members, x.shape[-1], settings)
+        flat = targets.reshape(-1, rows, outputs)
+        parameters, epochs, losses = kernels.train_mlp(
+            x.reshape(-1, rows, x.shape[-1]),
+            flat[..., 0] if settings.head == "squared" else flat,
+            (~unseen).float().reshape(-1, self.members, rows),
+            start.reshape(-1, *start.shape[-2:]),
+            settings,
         )
-    shape = (*lead, members)
-    return FittedMLP(parameters.reshape(*shape, -1), unseen, epochs.reshape(shape), settings)
+        if not bool(torch.isfinite(losses).all()):
+            raise TrainingError(
+                f"training diverged: the loss is not finite with targets up to {float(targets.abs().max()):.3g};"
+                " scale the target or the features"
+            )
+        parameters = parameters.reshape(*lead, self.members, -1)
+        if settings.head == "poisson":
+            parameters[..., -1] += mean.log().float()  # the last number is the bias of the output
+        return FittedMLP(parameters, unseen, epochs.reshape(*lead, self.members), settings)
 
 
 def initial_parameters(keys: Tensor, members: int, inputs: int, settings: MLPSettings) -> Tensor:  # (..., K, P)

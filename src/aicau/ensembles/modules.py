@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from aicau.core import checks, streams
 from aicau.core.errors import InputError, TrainingError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import Run, check_rows, each_run, one_hot, some_of
-from aicau.ensembles.scikit import FittedFunctions, Function, fit_each
+from aicau.ensembles.base import FittedFunctions, Function, check_rows, each_run, one_hot
+from aicau.ensembles.scikit import fit_each
 
 
 @dataclass(frozen=True)
@@ -116,38 +116,32 @@ class PosteriorSamples:
     def __post_init__(self) -> None:
         checks.positive(self.members, "members")
 
-    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> "FittedPosterior":
+    def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Fit the model of every run, one after another."""
         check_rows(x, y, keys)
-        models = tuple(self.fit_model(a.double(), b.double()[:, None]) for a, b in each_run(keys, x, y))
+        runs = each_run(keys, x, y, streams.fold(keys, Purpose.WEIGHTS))
+        samples = tuple(
+            Samples(self.fit_model(a.double(), b.double()[:, None]), key, self.members) for a, b, key in runs
+        )
         unseen = torch.zeros(*keys.shape, self.members, y.shape[-1], dtype=torch.bool, device=x.device)
-        return FittedPosterior(models, streams.fold(keys, Purpose.WEIGHTS), unseen)
+        return FittedFunctions(samples, unseen)  # every sample has seen every row
 
 
 @dataclass(frozen=True)
-class FittedPosterior:
-    """One fitted model per run."""
+class Samples:
+    """Joint samples of a fitted model, for one run."""
 
-    models: tuple[Any, ...]
-    keys: Tensor  # (...)
-    unseen: Tensor  # (..., K, l); every sample has seen every row
+    model: Any
+    key: Tensor  # ()
+    members: int
 
     @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n)
-        """Joint samples over the points."""
-        lead, members, n = self.keys.shape, self.unseen.shape[-2], x.shape[-2]
-        points = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:]).double()
-        base = streams.normal(self.keys.reshape(-1), members, n)  # (runs, K, n)
-        runs = []
-        for model, at, z in zip(self.models, points, base, strict=True):
-            posterior = model.posterior(at) if hasattr(model, "posterior") else model(at)
-            normal = getattr(posterior, "distribution", posterior)
-            runs.append(normal.mean.reshape(-1) + z.to(at) @ _cholesky(normal.covariance_matrix.reshape(n, n)).mT)
-        return torch.stack(runs).reshape(*lead, members, n)
-
-    def __getitem__(self, run: Run) -> "FittedPosterior":
-        """The ensembles of some runs (along the first leading dimension)."""
-        return FittedPosterior(some_of(self.models, self.keys.shape, run), self.keys[run], self.unseen[run])
+    def __call__(self, at: Tensor) -> Tensor:  # (n, d) -> (K, n)
+        at, n = at.double(), len(at)
+        posterior = self.model.posterior(at) if hasattr(self.model, "posterior") else self.model(at)
+        normal = getattr(posterior, "distribution", posterior)
+        root = _cholesky(normal.covariance_matrix.reshape(n, n))
+        return normal.mean.reshape(-1) + streams.normal(self.key, self.members, n).to(at) @ root.mT
 
 
 def _cholesky(covariance: Tensor) -> Tensor:  # (n, n) -> (n, n)

@@ -18,29 +18,7 @@ from torch import Tensor
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
 from aicau.core.streams import Purpose
-from aicau.ensembles.base import Run, check_rows, each_run, fold_membership, one_hot, some_of
-
-Function = Callable[[Tensor], Tensor]  # (n, d) -> (n,), or (n, c) for classes
-
-
-@dataclass(frozen=True)
-class FittedFunctions:
-    """Fitted members as plain functions of (n, d) arrays, one list per run."""
-
-    functions: tuple[tuple[Function, ...], ...]  # runs × K
-    unseen: Tensor  # (..., K, l)
-
-    def predict(self, x: Tensor) -> Tensor:  # (..., n, d) or (n, d) -> (..., K, n); (..., K, n, c) for classes
-        """Every member at every point."""
-        lead = self.unseen.shape[:-2]
-        points = x.expand(*lead, *x.shape[-2:]).reshape(-1, *x.shape[-2:])
-        runs = [torch.stack([f(at) for f in members]) for members, at in zip(self.functions, points, strict=True)]
-        out = torch.stack(runs)
-        return out.reshape(*lead, *out.shape[1:]).to(x.device)
-
-    def __getitem__(self, run: Run) -> "FittedFunctions":
-        """The ensembles of some runs (along the first leading dimension)."""
-        return FittedFunctions(some_of(self.functions, self.unseen.shape[:-2], run), self.unseen[run])
+from aicau.ensembles.base import FittedFunctions, Function, check_rows, each_run, fold_membership, one_hot
 
 
 @dataclass(frozen=True)
@@ -170,7 +148,7 @@ class Members:
                 )
             columns = getattr(model, "estimators_features_", [slice(None)] * len(members))
             members = list(np.asarray(members, dtype=object).ravel())
-            runs.append(tuple(values_of(m, c) for m, c in zip(members, columns, strict=True)))
+            runs.append(together([values_of(m, c) for m, c in zip(members, columns, strict=True)]))
             out = torch.zeros(len(members), len(b), dtype=torch.bool)
             for k, rows in enumerate(getattr(model, "estimators_samples_", [])):
                 out[k] = True
@@ -196,10 +174,15 @@ def fit_each(
     check_rows(x, y, keys)
     unseen = fold_membership(keys, members, x)
     runs = [
-        tuple(train(k, a[~out[k]], b[~out[k]], int(seed[k])) for k in range(members))
+        together([train(k, a[~out[k]], b[~out[k]], int(seed[k])) for k in range(members)])
         for a, b, out, seed in each_run(keys, x, targets, unseen, seeds(keys, members))
     ]
     return FittedFunctions(tuple(runs), unseen)
+
+
+def together(members: Sequence[Function]) -> Function:  # (n, d) -> (K, n[, c])
+    """All members of a run as one function."""
+    return lambda at: torch.stack([member(at) for member in members])
 
 
 def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit numbers

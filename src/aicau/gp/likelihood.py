@@ -1,12 +1,14 @@
 """Kernels, the covariance of measured rows, and the likelihood of their values with its gradient."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+
+from aicau.core.runs import OfRuns, mapped
 
 FAR = 75.0  # exp(−75) counts as nothing; what underflows costs a hundred times the time
 
@@ -33,11 +35,7 @@ def matern(square: Tensor) -> tuple[Tensor, Tensor]:
 SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": smooth, "matern": matern}
 
 
-def squares(
-    a: Tensor,  # (..., l, p)
-    b: Tensor,  # (..., n, p)
-    theta: Tensor,  # (..., q)
-) -> Tensor:  # (..., l, n)
+def squares(a: Tensor, b: Tensor, theta: Tensor) -> Tensor:  # (..., l, p), (..., n, p), (..., q) -> (..., l, n)
     """r² by one product; inputs are centred on `b` first, which keeps its rounding small."""
     length = theta[..., None, 1 : 1 + a.shape[-1]].exp()
     centre = b.mean(-2, keepdim=True)
@@ -47,9 +45,10 @@ def squares(
 
 
 @dataclass(frozen=True)
-class Rows:
+class Rows(OfRuns):
     """What a likelihood is computed from."""
 
+    common: ClassVar[tuple[str, ...]] = ("fades", "constant", "linear", "shape")
     x: Tensor  # (..., l, p)
     y: Tensor  # (..., l), 0 where padded
     valid: Tensor  # (..., l)
@@ -68,10 +67,6 @@ class Rows:
             return None
         return self.valid[..., :, None] & self.valid[..., None, :]
 
-    def __getitem__(self, run: slice) -> "Rows":
-        """Some of the runs (along the first leading dimension)."""
-        return self._map(lambda t: t[run])
-
     def thin(self, most: int) -> "Rows":
         """At most `most` rows of each run that are not padded, evenly spaced."""
         count = self.valid.sum(-1, keepdim=True)  # (..., 1)
@@ -83,24 +78,17 @@ class Rows:
         at = torch.argsort((~self.valid).byte(), dim=-1, stable=True).gather(-1, place)
 
         def kept(t: Tensor) -> Tensor:
-            if t.ndim == at.ndim:
-                return t.gather(-1, at)
-            return t.gather(-2, at[..., None].expand(*at.shape, t.shape[-1]))
+            return t.gather(-1, at) if t.ndim == at.ndim else t.take_along_dim(at[..., None], -2)
 
-        return replace(self._map(kept), valid=number < count)
+        return replace(mapped(kept, self), valid=number < count)
 
     def part(self, at: Tensor | slice) -> "Rows":  # (k,)
         """Some of the rows, the same ones of every run."""
-        return self._map(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :])
+        return mapped(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :], self)
 
     def repeat(self, times: int) -> "Rows":
         """All runs so many times over."""
-        return self._map(lambda t: t.repeat(times, *[1] * (t.ndim - 1)))
-
-    def _map(self, function: Callable[[Tensor], Tensor]) -> "Rows":
-        own = ((field.name, getattr(self, field.name)) for field in fields(self))
-        parts: dict[str, Any] = {name: function(part) for name, part in own if isinstance(part, Tensor)}
-        return replace(self, **parts)
+        return mapped(lambda t: t.repeat(times, *[1] * (t.ndim - 1)), self)
 
     def tensors(self) -> dict[str, Tensor]:
         """What `load` needs beside settings, where no row is padded."""

@@ -56,7 +56,10 @@ class Fitted:
     @property
     def shared(self) -> Tensor:  # (runs,)
         """σ_b²; 0 without batches."""
-        return self.posterior.batch_variance()
+        theta, rows, scale = self.posterior.theta, self.posterior.rows, self.posterior.scale
+        if rows.batch is None:
+            return torch.zeros_like(scale)
+        return theta[..., 1 + rows.x.shape[-1] + (rows.relative is not None)].exp() * scale**2
 
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
         """Mean and variance of the truth."""
@@ -85,14 +88,10 @@ class Fitted:
         return count / max(count - fitted, count / 2)
 
 
-def local_factor(
-    at: Tensor,  # (..., n, p)
-    x: Tensor,  # (..., l, p)
-    inflation: Tensor,  # (..., l)
-    width: Tensor,  # (...)
-    apart: bool = False,  # True: a point's own rows do not count
-) -> Tensor:  # (..., n)
-    """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1."""
+def local_factor(at: Tensor, x: Tensor, inflation: Tensor, width: Tensor, apart: bool = False) -> Tensor:
+    # (..., n, p), (..., l, p), (..., l), (...) -> (..., n)
+    """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1. With `apart` a
+    point's own rows do not count."""
     if not apart and bool(torch.isinf(width).all()):
         return inflation.new_ones(()).expand(*width.shape, at.shape[-2])
     scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
@@ -141,11 +140,7 @@ def fit(
     return Fitted(posterior, inflation, width)
 
 
-def fit_many(
-    x: Tensor,  # (1, l, p)
-    y: Tensor,  # (1, l)
-    counts: Tensor,  # (1, l)
-) -> Fitted:
+def fit_many(x: Tensor, y: Tensor, counts: Tensor) -> Fitted:  # (1, l, p), (1, l) twice
     """The same of any number of rows without batches: parameters and noise from some of them, evenly spaced."""
     if y.shape[-1] <= gp.EXACT:
         return fit(x, y, None, counts, local=True)

@@ -1,15 +1,13 @@
 """Minimising small functions in a box: SciPy's L-BFGS-B for one run, projected BFGS for many runs at once on CUDA."""
 
 from collections.abc import Callable
-from functools import cache
 from typing import NamedTuple
 
 import torch
 from scipy.optimize import minimize
-from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-from aicau.core.runs import repeated, threads
+from aicau.core.runs import repeated, single_blas
 
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]  # (runs, q) -> values (runs,), gradients (runs, q)
 GRADIENT_TOLERANCE, VALUE_TOLERANCE = 1e-5, 2.3e-9  # those of SciPy
@@ -20,12 +18,8 @@ CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look 
 
 
 def alone(
-    function: Function,
-    start: Tensor,  # (q,)
-    lower: Tensor,  # (q,)
-    upper: Tensor,  # (q,)
-    tolerance: float = VALUE_TOLERANCE,
-) -> tuple[Tensor, Tensor]:  # minimiser (1, q), value (1,)
+    function: Function, start: Tensor, lower: Tensor, upper: Tensor, tolerance: float = VALUE_TOLERANCE
+) -> tuple[Tensor, Tensor]:  # (q,) each -> minimiser (1, q), value (1,)
     """L-BFGS-B on one thread: for one run on the CPU."""
 
     def evaluate(theta):  # type: ignore[no-untyped-def]
@@ -33,16 +27,10 @@ def alone(
         return min(float(value), LARGEST), gradient[0].numpy()
 
     box = list(zip(lower.tolist(), upper.tolist(), strict=True))
-    with threads(1), blas().limit(limits=1, user_api="blas"):
+    with single_blas(1):
         stop = {"ftol": tolerance}
         found = minimize(evaluate, start.double().numpy(), jac=True, method="L-BFGS-B", bounds=box, options=stop)
     return torch.from_numpy(found.x)[None].to(start), torch.tensor([float(found.fun)], dtype=start.dtype)
-
-
-@cache
-def blas() -> ThreadpoolController:
-    """What sets the threads of SciPy's linear algebra: with two of them its steps took ten times the time."""
-    return ThreadpoolController()
 
 
 class State(NamedTuple):
@@ -59,12 +47,8 @@ class State(NamedTuple):
     iteration: Tensor  # (runs,) how many are done
 
 
-def together(
-    function: Function,
-    start: Tensor,  # (runs, q)
-    lower: Tensor,  # (q,)
-    upper: Tensor,  # (q,)
-) -> tuple[Tensor, Tensor]:  # minimisers (runs, q), values (runs,)
+def together(function: Function, start: Tensor, lower: Tensor, upper: Tensor) -> tuple[Tensor, Tensor]:
+    # (runs, q), (q,) twice -> minimisers (runs, q), values (runs,)
     """Projected BFGS: a dense inverse Hessian per run and a backtracking line search.
 
     Every evaluation serves all runs, each at its own place: one run may be shortening a step while another starts its

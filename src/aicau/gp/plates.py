@@ -60,12 +60,8 @@ class Controls:
     y: Tensor
     batch: Tensor
 
-    def join(
-        self,
-        x: Tensor,  # (runs, l, p)
-        y: Tensor,  # (runs, l)
-        batch: Tensor,  # (runs, l)
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def join(self, x: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # (runs, l, p), (runs, l) twice
         """Rows of candidates with those of controls behind them."""
         centred = self.y.clone()
         for one in self.name.unique():
@@ -79,30 +75,12 @@ class Controls:
         return torch.cat([x, far], 1), torch.cat([y, own], 1), torch.cat([batch, plates], 1)
 
 
-def plate_effects(
-    x: Tensor,  # (l, p)
-    y: Tensor,  # (l,)
-    batch: Tensor,  # (l,)
-    controls: Controls | None = None,
-) -> PlateEffects:
-    """Estimate the shift of every batch and the variance between batches by REML.
+def plate_effects(x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None = None) -> PlateEffects:
+    # (l, p) standardised features, (l,) twice; replicates have rows of their own
+    """Estimate the shift of every batch (the best linear unbiased prediction) and the variance between batches by REML.
 
-    Parameters
-    ----------
-    x : Tensor, shape (l, p)
-        Standardised features of each measurement.
-    y : Tensor, shape (l,)
-        Measurements, replicates in rows of their own.
-    batch : Tensor, shape (l,)
-        Number of the batch of each measurement; a negative number means that it is unknown. Such rows are left out.
-    controls : Controls, optional
-        References that stand on the same batches.
-
-    Returns
-    -------
-    PlateEffects
-        Variance between batches with its 95% interval, and per batch the shift (the best linear unbiased prediction)
-        with its standard error. All are 0 where fewer than two batches are known: a single one cannot be compared.
+    Rows whose batch is unknown, a negative number, are left out. All is 0 where fewer than two batches are known: a
+    single one cannot be compared.
 
     Examples
     --------
@@ -130,10 +108,8 @@ def plate_effects(
 
 
 def without_plates(
-    x: Tensor,  # (n, d)
-    observations: Observations,  # (..., l)
-    controls: Controls | None = None,
-) -> tuple[Tensor, Tensor]:  # (..., l), (...)
+    x: Tensor, observations: Observations, controls: Controls | None = None
+) -> tuple[Tensor, Tensor]:  # (n, d), (..., l) -> (..., l), (...)
     """Measurements with the shift of their batch taken out, and the variance between batches; for any number of runs.
 
     The same estimate as `plate_effects`, from at most `EFFECT_ROWS` rows, evenly spaced: some rows are enough to know
@@ -155,11 +131,8 @@ def without_plates(
 
 
 def compared(
-    x: Tensor,  # (runs, l, p)
-    y: Tensor,  # (runs, l)
-    batch: Tensor,  # (runs, l)
-    controls: Controls | None = None,
-) -> tuple[noise.Fitted, Tensor]:  # and (runs,)
+    x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None = None
+) -> tuple[noise.Fitted, Tensor]:  # (runs, l, p), (runs, l) twice -> and (runs,)
     """The fit, and the probability that batches differ at all, by the likelihood with and without them."""
     if controls is not None:
         x, y, batch = controls.join(x, y, batch)

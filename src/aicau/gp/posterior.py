@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from aicau.core.runs import mapped
 from aicau.gp.likelihood import SHAPES, Rows, covariance, squares
 
 PIVOTS = 4096  # points a factor's pivots are sought among
@@ -79,10 +80,9 @@ class Posterior(Solved):
     @classmethod
     def of(cls, theta: Tensor, rows: Rows, shift: Tensor, scale: Tensor) -> "Posterior":
         """With parameters that were found before; on the CPU run by run, so that a run does not depend on others."""
-        runs = len(theta)
-        parts = [(theta, rows)] if theta.is_cuda else [(theta[i : i + 1], rows[i : i + 1]) for i in range(runs)]
-        cholesky, weights = (torch.cat(part) for part in zip(*(_solve(*part) for part in parts), strict=True))
-        return cls(theta, rows, shift, scale, cholesky, weights)
+        each = [slice(None)] if theta.is_cuda else [slice(run, run + 1) for run in range(len(theta))]
+        solved = mapped(lambda *parts: torch.cat(parts), *(_solve(theta[run], rows[run]) for run in each))
+        return cls(theta, rows, shift, scale, *solved)
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
         """Points in single precision (those of a very large pool) are computed in it where that is safe."""
@@ -117,8 +117,8 @@ class Posterior(Solved):
         for _ in range(min(rank, some.shape[-2])):
             best = left.argmax(-1, keepdim=True)  # (..., 1)
             size = left.gather(-1, best).clamp_min(1e-300).sqrt()
-            point = some.gather(-2, best[..., None].expand(*best.shape, some.shape[-1]))
-            own = half.gather(-1, best[..., None, :].expand(*half.shape[:-1], 1))
+            point = some.take_along_dim(best[..., None], -2)
+            own = half.take_along_dim(best[..., None, :], -1)
             column = self.rows.prior(self.theta, some, point)[..., 0] - (half * own).sum(-2)
             for earlier in columns:
                 column = column - earlier * earlier.gather(-1, best)
@@ -147,13 +147,6 @@ class Posterior(Solved):
             rests.append((self.rows.prior_at(self.theta, part) - (own**2).sum(-2) - (low**2).sum(-1)).clamp_min(0))
         scale = self.scale[..., None]
         return torch.cat(factors, -2) * scale[..., None], torch.cat(rests, -1) * scale**2
-
-    def batch_variance(self) -> Tensor:  # (...)
-        """σ_b²; 0 without batches."""
-        if self.rows.batch is None:
-            return torch.zeros_like(self.scale)
-        at = 1 + self.rows.x.shape[-1] + (self.rows.relative is not None)
-        return self.theta[..., at].exp() * self.scale**2
 
     def batch_shift(self) -> tuple[Tensor, Tensor]:  # (..., l) twice
         """What each row has from its batch, and its standard error: the best linear unbiased prediction."""

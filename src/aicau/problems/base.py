@@ -107,11 +107,7 @@ class Problem(ABC):
         """What perfect information sees of μ_Y: the truth without noise, else the mean of `count` realisations."""
         if not bool((self.aleatoric > 0).any()):
             return self.truth.expand(*keys.shape, -1)
-
-        def average(some: Tensor) -> tuple[Tensor]:
-            return (self.realisations(count, some).mean(-2),)
-
-        return by_run(average, keys)[0]
+        return by_run(lambda some: self.realisations(count, some).mean(-2), keys)
 
 
 def noise_field(keys: Tensor, sigma: Tensor, root: Tensor | None = None) -> Tensor:  # (..., c), (n,) -> (..., c, n)

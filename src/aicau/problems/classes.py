@@ -14,15 +14,13 @@ label by itself has the probabilities of `class2`.
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from aicau.core.pool import Pool
 from aicau.core.task import Task
-from aicau.problems.base import Problem, correlation_root, noise_field
 from aicau.problems.toy import Toy
 
 CLASSES = 3
@@ -31,19 +29,11 @@ WRONG = 0.2  # share of random labels at the right end with noise_scale 1
 
 
 @dataclass(frozen=True)
-class ClassToy(Problem):
-    """`toy` holds the grid, the scale of the label noise and its correlation length."""
+class ClassToy(Toy):
+    """The grid of the toy, with labels; `noise_scale` is that of the share of wrong ones."""
 
     name: str = "class2"
-    toy: Toy = field(default_factory=Toy)
     task = Task("classification", CLASSES)
-
-    @property
-    def pool(self) -> Pool:  # type: ignore[override]
-        return self.toy.pool
-
-    def to(self, device: torch.device) -> "ClassToy":
-        return replace(self, toy=self.toy.to(device))
 
     @cached_property
     def label(self) -> Tensor:  # (n,)
@@ -66,7 +56,7 @@ class ClassToy(Problem):
     def confusion(self) -> Tensor:
         if self.name == "class1":
             return torch.zeros_like(self._outside)
-        rising = (WRONG * self.toy.noise_scale * self.pool.x[:, 0] / (2 * math.pi)).clamp_max(1)
+        rising = (WRONG * self.noise_scale * self.pool.x[:, 0] / (2 * math.pi)).clamp_max(1)
         return torch.maximum(rising, torch.exp(-0.5 * (self._outside / EDGE) ** 2))
 
     @cached_property
@@ -80,15 +70,9 @@ class ClassToy(Problem):
         return torch.special.entr(self.truth).sum(-1)
 
     @cached_property
-    def _root(self) -> Tensor | None:  # (n, n)
-        return correlation_root(self.pool.x, self.toy.correlation_length) if self.name == "class3" else None
-
-    def noise(self, keys: Tensor) -> Tensor:
-        return noise_field(keys, torch.ones_like(self.confusion), self._root)
-
-    @property
-    def repeats_share_noise(self) -> bool:  # type: ignore[override]
-        return self.name == "class3"
+    def sigma(self) -> Tensor:  # (n,)
+        """Of z: it is standard normal everywhere."""
+        return torch.ones_like(self.confusion)
 
     @cached_property
     def _steps(self) -> Tensor:  # (n, 2)
@@ -107,14 +91,14 @@ class ClassToy(Problem):
 
 def class1(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
     """Labels are always right; a point is never measured twice."""
-    return ClassToy("class1", Toy("type1", grid, noise_scale, correlation_length))
+    return ClassToy("class1", grid, noise_scale, correlation_length)
 
 
 def class2(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
     """Labels are wrong independently, more often in some places."""
-    return ClassToy("class2", Toy("type2", grid, noise_scale, correlation_length))
+    return ClassToy("class2", grid, noise_scale, correlation_length)
 
 
 def class3(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> ClassToy:
     """As `class2`, and the labels of one round are wrong together."""
-    return ClassToy("class3", Toy("type3", grid, noise_scale, correlation_length))
+    return ClassToy("class3", grid, noise_scale, correlation_length)

@@ -56,7 +56,7 @@ class Toy(Problem):
 
     @cached_property
     def _root(self) -> Tensor | None:  # (n, n)
-        correlated = self.name == "type3" and self.noise_scale > 0
+        correlated = self.repeats_share_noise and bool(self.sigma.any())
         return correlation_root(self.pool.x, self.correlation_length) if correlated else None
 
     def noise_covariance(self) -> Omega:
@@ -73,7 +73,7 @@ class Toy(Problem):
     @property
     def repeats_share_noise(self) -> bool:  # type: ignore[override]
         """ρ(x, x) = 1: within a round of Type III the same point twice is one value twice."""
-        return self.name == "type3"
+        return self.name.endswith("3")
 
 
 def type1(grid: int = 50, noise_scale: float = 1.0, correlation_length: float = math.pi / 2) -> Toy:

@@ -42,7 +42,7 @@ def cell(value: Interval, digits: int = 2) -> str:
     return mean if np.isnan(value.low) else f"{mean} [{value.low:.{digits}f}, {value.high:.{digits}f}]"
 
 
-def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: bool = True) -> None:
+def curve(axes: "Axes", x: object, mse: object, label: str, number: int) -> None:
     """One learning curve: geometric mean over runs with its 95% band; `mse` (run, round)."""
     values = np.log(np.asarray(mse))
     at = np.asarray(x)
@@ -53,7 +53,7 @@ def curve(axes: "Axes", x: object, mse: object, label: str, number: int, band: b
     every = max(1, len(at) // 6)
     (line,) = axes.plot(at, np.exp(centre), color=colour, linestyle=dash, lw=1.6, label=label)
     line.set(marker=marker, markevery=(number % every, every), markersize=4)
-    if band and len(values) > 1:
+    if len(values) > 1:
         half = half_width(values)
         axes.fill_between(at, np.exp(centre - half), np.exp(centre + half), color=colour, alpha=0.1, linewidth=0)
 

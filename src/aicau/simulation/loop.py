@@ -49,9 +49,10 @@ class Loop:
         batch_size: int,
         rounds: int,
         keys: Tensor,  # (runs,)
-        device: torch.device,
+        device: torch.device | str,
         how: Round,
     ) -> None:
+        device = checks.pick_device(device)
         for problem in {id(lane.problem): lane.problem for lane in lanes}.values():
             room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
             if initial > problem.pool.n or initial + rounds * batch_size > room:
@@ -129,14 +130,14 @@ class Loop:
         """Mean over the pool of D[μ_Y‖F̄] under the task's divergence: for values the MSE of the members' mean."""
         task, d = self.how.task, bregman.make(self.how.task.divergence)
 
-        def error(some: Tensor, truth: Tensor, *unit: Tensor) -> tuple[Tensor]:
+        def error(some: Tensor, truth: Tensor, *unit: Tensor) -> Tensor:
             shift, scale = (part[:, None, None, None] for part in unit)
             centre = bregman.mean_of(d, task.members(some) * scale + shift)
-            return (bregman.between(d, task.vectors(truth), centre).mean(-1),)
+            return bregman.between(d, task.vectors(truth), centre).mean(-1)
 
         truth = self.truth[:, None].expand(*state.keys.shape, *self.truth.shape[1:])
         parts = (state.predictions, truth, state.shift, state.scale)
-        return by_run(error, *parts, points=self.pool.n, lead=2)[0].cpu()
+        return by_run(error, *parts, points=self.pool.n, lead=2).cpu()
 
     def _choose(self, state: State) -> Tensor:  # (lanes, R, m)
         estimates = self._assess(state)
@@ -201,20 +202,12 @@ class Loop:
     def state(self) -> dict[str, Tensor]:
         """All that the next round needs, as plain tensors."""
         o = self.observations
-        tensors = {
-            "index": o.index,
-            "y": o.y,
-            "rounds": o.round,
-            "batch": o.batch,
-            "mse": torch.stack(self.mse) if self.mse else o.y[:0],
-        }
+        tensors = {"index": o.index, "y": o.y, "rounds": o.round, "batch": o.batch}
+        tensors["mse"] = torch.stack(self.mse) if self.mse else o.y[:0]
         for lane, past in self.past.items():
-            at, omega = f"past/{lane}/", past.score.omega
-            tensors |= {at + "alpha": past.score.alpha, at + "scale": past.scale}
-            if omega is not None:
-                tensors |= {at + "factor": omega.factor, at + "signs": omega.weights}
-                if omega.extra is not None:
-                    tensors[at + "extra"] = omega.extra
+            matrix = {name: getattr(past.score.omega, name, None) for name in ("factor", "signs", "extra")}
+            parts = {"alpha": past.score.alpha, "scale": past.scale, **matrix}
+            tensors |= {f"past/{lane}/{name}": part for name, part in parts.items() if part is not None}
         return {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
 
     def restore(self, state: dict[str, Tensor]) -> None:
@@ -253,8 +246,7 @@ class Work:
 
     def some(self, runs: tuple[int, int], watch: Callable[[Loop], object] = lambda loop: None) -> Ran:
         """The runs from the first number to before the second; `watch` sees the loop before and after every round."""
-        sizes, device = (self.initial, self.batch_size, self.rounds), checks.pick_device(self.device)
-        loop = Loop(self.lanes, *sizes, self.keys[slice(*runs)], device, self.how)
+        loop = Loop(**vars(replace(self, keys=self.keys[slice(*runs)])))
         watch(loop)
         while not loop.done:
             loop.advance()

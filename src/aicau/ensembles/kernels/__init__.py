@@ -8,15 +8,13 @@ compute the same; tests compare each with `reference`, and `benchmarks/kernels.p
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from aicau.core.errors import unknown
-from aicau.core.runs import by_run, threads
+from aicau.core.runs import by_run, single_blas
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
@@ -53,15 +51,6 @@ def _cuda(tensor: Tensor) -> bool:
     return _kind == "fused" and tensor.device.type == "cuda"
 
 
-@cache
-def _openblas() -> Any:
-    """The BLAS libraries that Numba's matrix products go through."""
-    import scipy.linalg.cython_blas
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController().select(internal_api="openblas")
-
-
 @contextmanager
 def _launch() -> Iterator[None]:
     """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
@@ -70,23 +59,19 @@ def _launch() -> Iterator[None]:
     """
     import numba
 
-    with threads(), _openblas().limit(limits=1):
+    with single_blas():
         numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
         yield
 
 
-def mlp_forward(
-    parameters: Tensor,  # (N, K, P)
-    x: Tensor,  # (N or 1, n, d)
-    settings: MLPSettings,
-) -> Tensor:  # (N, K, n), or (N, K, n, c) from the softmax head
+def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
+    # (N, K, P), (N or 1, n, d) -> (N, K, n), or (N, K, n, c) from the softmax head
     """Every network at the points of its run."""
 
-    def forward(parameters: Tensor, x: Tensor) -> tuple[Tensor]:
-        parts = [reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)]
-        return (torch.cat(parts, 2),)
+    def forward(parameters: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)], 2)
 
-    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])[0]
+    return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])
 
 
 def trees_mean(
@@ -108,18 +93,14 @@ def trees_mean(
     return torch.from_numpy(cpu.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
-def embed(
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    x: Tensor,  # (N, n, p)
-    settings: EmbeddingSettings,
-) -> Tensor:  # (N, n, width)
+def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:
+    # (N, P), (N, 2, units), (N, n, p) -> (N, n, width)
     """ψ of every run at its points, with running statistics."""
 
-    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> tuple[Tensor]:
-        return (torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2),)
+    def forward(parameters: Tensor, running: Tensor, x: Tensor) -> Tensor:
+        return torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2)
 
-    return by_run(forward, parameters, running, x, points=x.shape[-2])[0]
+    return by_run(forward, parameters, running, x, points=x.shape[-2])
 
 
 def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)

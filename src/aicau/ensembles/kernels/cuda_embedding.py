@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,9 @@ class Shape:
     @property
     def padded(self) -> tuple[int, ...]:
         """Inputs, units of the three hidden layers and of ψ."""
-        return tuple(-(-size // k) * k for size, k in zip(self.sizes, (4, 8, 8, 8, 8), strict=True))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return self.inputs, *self.settings.hidden, self.settings.width
+        return tuple(
+            -(-size // k) * k for size, k in zip(self.settings.sizes(self.inputs), (4, 8, 8, 8, 8), strict=True)
+        )
 
     @property
     def stride(self) -> int:
@@ -50,14 +49,10 @@ class Shape:
         """Where in the packed row each parameter stands, and the length of that row."""
         found: list[int] = []
         at = 0
-        for last, (ins, outs), (width, units) in zip(
-            (False, False, False, True),
-            zip(self.sizes, self.sizes[1:], strict=False),
-            zip(self.padded, self.padded[1:], strict=False),
-            strict=True,
-        ):
+        layers = self.settings.layers(self.inputs)
+        for number, ((outs, ins), (width, units)) in enumerate(zip(layers, pairwise(self.padded), strict=True), 1):
             weights = [[at + o * width + i for i in range(ins)] for o in range(outs)]
-            after = at + units * width
+            after, last = at + units * width, number == len(layers)
             if last:
                 found += [place for o, row in enumerate(weights) for place in (*row, after + o)]
             else:
@@ -122,16 +117,10 @@ SCRATCH = 17  # which argument
 
 
 def train_embedding(
-    x: Tensor,  # (N, l, p)
-    bias: Tensor,  # (N, l)
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    seeds: Tensor,  # (N,)
-    settings: EmbeddingSettings,
-    launch: Callable[[Shape, int, list[Any], torch.device], None] = launch,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
-    """Train N embeddings ψ on their Gram matrices (or on mini-batches of pairs) and keep each one's best epoch."""
+    x: Tensor, bias: Tensor, split: Tensor, parameters: Tensor, running: Tensor, seeds: Tensor,
+    settings: EmbeddingSettings, launch: Callable[[Shape, int, list[Any], torch.device], None] = launch,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """Train N embeddings ψ; shapes as in `kernels.train_embedding`, running (N, 2, units)."""
     runs, _, inputs = x.shape
     device = x.device
     epochs = torch.zeros(runs, dtype=torch.long, device=device)
@@ -158,20 +147,15 @@ def train_embedding(
 
     kinds = arranged(split)
     ranks, steps, moves = pairs.order(split, seeds, settings)
-    below = torch.tril(torch.ones(rows, rows, dtype=torch.bool, device=device))
-    fit, held = ((kinds == kind) & below for kind in (1, 2))
-    held = torch.where(held.any(-1).any(-1)[:, None, None], held, fit)
-    fits, checks = fit.sum((-1, -2)), held.sum((-1, -2))
-    i, j = below.nonzero(as_tuple=True)
-    codes = (i * 65536 + j).expand(runs, -1)
+    i, j = torch.tril_indices(rows, rows, device=device)
+    fit, held = (kinds[:, i, j] == kind for kind in (1, 2))  # (N, pairs)
+    held = torch.where(held.any(-1, keepdim=True), held, fit)
+    codes = (i * 65536 + j).int().expand(runs, -1)
 
-    def listed(chosen: Tensor, rank: Tensor) -> Tensor:  # (N, rows, rows) twice -> (N, most)
+    def listed(chosen: Tensor, rank: Tensor) -> Tensor:  # (N, pairs) twice -> (N, pairs + 1)
         out = torch.zeros(runs, len(i) + 1, dtype=torch.int32, device=device)
-        return out.scatter_(1, torch.where(chosen[:, i, j], rank[:, i, j], len(i)).long(), codes.int())
+        return out.scatter_(1, torch.where(chosen, rank, len(i)).long(), codes)
 
-    by_place = held[:, i, j].cumsum(-1) - 1
-    check_rank = torch.zeros_like(kinds)
-    check_rank[:, i, j] = by_place.to(kinds)
     mini = settings.batch_size is not None
     matrix = torch.zeros(*(1, 1, 1) if mini else (runs, shape.stride, shape.stride), dtype=torch.uint8, device=device)
     if not mini:
@@ -187,17 +171,17 @@ def train_embedding(
     rates = corrections(settings, device, settings.max_epochs * int(steps.max()))
     most_steps = int(steps.max()) if mini else 0
     numbers = (settings.dropout, *settings.betas, settings.weight_decay, settings.momentum, settings.epsilon)
-    train_pairs = listed(fit, arranged(ranks)) if mini else torch.zeros(1, 1, dtype=torch.int32, device=device)
+    train_pairs = listed(fit, arranged(ranks)[:, i, j]) if mini else torch.zeros(1, 1, dtype=torch.int32, device=device)
     arguments: list[Any] = [
         points(x, shape.padded[0]),
         points(bias[..., None], 1),
         matrix,
         train_pairs,
-        listed(held, check_rank),
+        listed(held, held.cumsum(-1) - 1),
         torch.empty_like(train_pairs),
         torch.empty(runs * most_steps * (1 + 2 * shape.stride + 2 * shape.batch), dtype=torch.int16, device=device),
         moves.contiguous(),
-        torch.stack([count, fits, checks, steps], -1).int().contiguous(),
+        torch.stack([count, fit.sum(-1), held.sum(-1), steps], -1).int().contiguous(),
         seeds.to(device).long().contiguous(),
         packed,
         packed_running,

@@ -25,11 +25,6 @@ def pad(n: int) -> int:
     return max(16, triton.next_power_of_2(n))
 
 
-def adam_arguments(settings: MLPSettings) -> tuple[float, ...]:
-    b1, b2 = settings.betas
-    return (b1, 1 - b1, b2, 1 - b2, settings.weight_decay)
-
-
 @triton.jit
 def load_matrix(at, ROWS: tl.constexpr, PADDED: tl.constexpr, WIDTH: tl.constexpr):  # type: ignore[no-untyped-def]
     """A block (ROWS, WIDTH), with rows of zeros up to PADDED."""
@@ -198,13 +193,10 @@ def _kernel(  # type: ignore[no-untyped-def]
 
 
 def train_mlp(
-    x: Tensor,  # (N, l, d)
-    y: Tensor,  # (N, l)
-    weights: Tensor,  # (N, K, l), 0 = not seen
-    parameters: Tensor,  # (N, K, P)
-    settings: MLPSettings,
-) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
-    """Train N·K networks; a loss that is not finite ends its network without an update and is returned as it is."""
+    x: Tensor, y: Tensor, weights: Tensor, parameters: Tensor, settings: MLPSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Train N·K networks; shapes as in `kernels.train_mlp`. A loss that is not finite ends its network without an
+    update."""
     runs, members, rows = weights.shape
     inputs = x.shape[-1]
     x, y, weights = (t.float().contiguous() for t in (x, y, weights))
@@ -223,7 +215,7 @@ def train_mlp(
         y = y[:, None].expand_as(weights).gather(-1, order)
         x = x[:, None].expand(-1, members, -1, -1).gather(2, order[..., None].expand(-1, -1, -1, inputs))
     block, warps = LAUNCH.get(max(min(LAUNCH), pad(rows)), LAUNCH[max(LAUNCH)])
-    h1, h2, h3 = settings.hidden
+    (h1, h2, h3), (b1, b2) = settings.hidden, settings.betas
     nets = runs * members
     places, size = _places(settings, inputs)
     index = torch.tensor(places, device=x.device)
@@ -233,7 +225,8 @@ def train_mlp(
         _kernel[(nets,)](
             x.contiguous(), y.contiguous(), share.contiguous(), counts.int().contiguous(),
             packed, torch.zeros_like(packed), corrections(settings, x.device), epochs, losses,
-            rows, group, *adam_arguments(settings), settings.min_delta, settings.patience, settings.max_epochs,
+            rows, group, b1, 1 - b1, b2, 1 - b2, settings.weight_decay, settings.min_delta, settings.patience,
+            settings.max_epochs,
             D=inputs, H1=h1, H2=h2, DP=pad(inputs), P1=pad(h1), P2=pad(h2), P3=pad(h3),
             SIZE=size, FLAT=triton.next_power_of_2(size), BLOCK=block, ONE=rows <= block, PRECISION=PRECISION,
             num_warps=warps, num_stages=1,

@@ -17,11 +17,9 @@ from aicau.ensembles.kernels.settings import EmbeddingSettings
 DRAWS = 8  # of a, the first that fits is taken; 1 where none does
 
 
-def order(
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    seeds: Tensor,  # (N,)
-    settings: EmbeddingSettings,
-) -> tuple[Tensor, Tensor, Tensor]:  # rank (N, l, l), −1 = not for training; batches an epoch (N,); a, b (N, epochs, 2)
+def order(split: Tensor, seeds: Tensor, settings: EmbeddingSettings) -> tuple[Tensor, Tensor, Tensor]:
+    # (N, l, l) as in `kernels.train_embedding`, (N,) -> rank (N, l, l), −1 = not for training; batches an epoch (N,);
+    # a, b (N, epochs, 2)
     """Where the pairs start from, and what moves them in each epoch; one batch of all pairs where no size is set."""
     l = split.shape[-1]
     fit = torch.tril(split == 1)
@@ -43,12 +41,8 @@ def order(
     return rank, steps, torch.stack([a, bits[..., DRAWS]], -1)
 
 
-def batches(
-    rank: Tensor,  # (N, l, l)
-    steps: Tensor,  # (N,)
-    moves: Tensor,  # (N, 2) of one epoch
-) -> Tensor:  # (N, l, l)
-    """The mini-batch that each pair is in; −1 where it is not for training."""
+def batches(rank: Tensor, steps: Tensor, moves: Tensor) -> Tensor:  # (N, l, l), (N,), (N, 2) -> (N, l, l)
+    """The mini-batch that each pair is in by the moves of an epoch; −1 where it is not for training."""
     number = torch.tril(rank >= 0).sum((-1, -2)).clamp_min(1)[:, None, None]
     place = (moves[:, 0, None, None] * rank + moves[:, 1, None, None]) % number
     return torch.where(rank >= 0, place * steps[:, None, None] // number, -1)

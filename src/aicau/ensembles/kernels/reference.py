@@ -13,11 +13,8 @@ from aicau.ensembles.kernels import pairs
 from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 
-def mlp_forward(
-    parameters: Tensor,  # (..., P)
-    x: Tensor,  # (..., n, d), broadcasts with the leading dimensions
-    settings: MLPSettings,
-) -> Tensor:  # (..., n), or (..., n, c) from the softmax head
+def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
+    # (..., P), (..., n, d) -> (..., n), or (..., n, c) from the softmax head; leading dimensions broadcast
     """What each network says of each point: a value, a rate, or probabilities."""
     raw = mlp_outputs(parameters, x, settings)
     if settings.head == "softmax":
@@ -62,12 +59,9 @@ class _Adam:
 
 
 def train_mlp(
-    x: Tensor,  # (N, l, d)
-    y: Tensor,  # (N, l) or (N, l, c)
-    weights: Tensor,  # (N, K, l), 0 = not seen
-    parameters: Tensor,  # (N, K, P)
-    settings: MLPSettings,
-) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
+    x: Tensor, y: Tensor, weights: Tensor, parameters: Tensor, settings: MLPSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All networks together; shapes as in `kernels.train_mlp`."""
     y = y[..., None] if y.ndim == 2 else y
     best = torch.full(weights.shape[:-1], torch.inf, device=x.device)
     waited, epochs = torch.zeros_like(best, dtype=torch.long), torch.zeros_like(best, dtype=torch.long)
@@ -92,12 +86,8 @@ def train_mlp(
     return parameters.detach(), epochs, losses
 
 
-def embed(
-    parameters: Tensor,  # (..., P)
-    running: Tensor,  # (..., 2, units)
-    x: Tensor,  # (..., n, p)
-    settings: EmbeddingSettings,
-) -> Tensor:  # (..., n, width)
+def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:
+    # (..., P), (..., 2, units), (..., n, p) -> (..., n, width)
     """ψ with running statistics, as used after training."""
     return _embed(parameters, x, settings, running)[0]
 
@@ -143,14 +133,15 @@ def pair_loss(psi: Tensor, bias: Tensor, pairs: Tensor) -> Tensor:  # (N, l, h),
 
 
 def train_embedding(
-    x: Tensor,  # (N, l, p)
-    bias: Tensor,  # (N, l)
-    split: Tensor,  # (N, l, l) symmetric: 0 = no pair, 1 = training, 2 = validation
-    parameters: Tensor,  # (N, P)
-    running: Tensor,  # (N, 2, units)
-    seeds: Tensor,  # (N,)
+    x: Tensor,
+    bias: Tensor,
+    split: Tensor,
+    parameters: Tensor,
+    running: Tensor,
+    seeds: Tensor,
     settings: EmbeddingSettings,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # parameters, running, epochs (N,), least validation loss (N,)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """All embeddings together; shapes as in `kernels.train_embedding`, running (N, 2, units)."""
     valid = split.diagonal(dim1=-2, dim2=-1) > 0
     fit = split == 1
     check = torch.where((split == 2).any(-1).any(-1)[:, None, None], split == 2, fit)
@@ -196,15 +187,9 @@ def train_embedding(
 
 
 def trees_mean(
-    x: Tensor,  # (n, d) float32
-    roots: Tensor,  # (trees,)
-    feature: Tensor,  # (nodes,), like the rest
-    threshold: Tensor,
-    left: Tensor,
-    right: Tensor,
-    value: Tensor,
+    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, left: Tensor, right: Tensor, value: Tensor
 ) -> Tensor:  # (n,)
-    """Mean over trees of the value of the leaf that each point falls into."""
+    """Mean over trees of the value of the leaf that each point falls into; shapes as in `kernels.trees_mean`."""
     total = torch.zeros(x.shape[0], dtype=torch.double, device=x.device)
     for root in roots:
         node = root.expand(x.shape[0])
