@@ -24,7 +24,6 @@ from aicau import gp
 
 SHRINKAGE = 10.0  # degrees of freedom with which a local variance is pulled to the common one
 WIDTHS = (0.25, 0.5, 1.0, 2.0)  # over which the variance may change, in two standardised dimensions
-FREE = 3  # features up to which every length scale has a prior of its own width
 CONSTANT = 10.0  # variance of the unknown mean, in units of the target's
 MOST = 500  # rows that hyper-parameters are fitted on; with 512 columns of matrices collide in the cache
 
@@ -32,13 +31,13 @@ MOST = 500  # rows that hyper-parameters are fitted on; with 512 columns of matr
 def process(features: int, fades: bool = True) -> gp.Process:
     """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
 
-    With many features their lengths are held together: a hundred free ones fit any hundred rows.
+    Every feature has a length of its own: where few of many matter, this is what a batch gains most by.
     """
     return gp.Process(
         noise=True,
         constant=CONSTANT,
         signal_prior=(0.0, 1.0),
-        length_prior=(0.5 * math.log(features / 2), min(1.0, (FREE / features) ** 0.5)),
+        length_prior=(0.5 * math.log(features / 2), 1.0),
         noise_prior=(math.log(0.1), 1.0),
         fades=fades,
     )
@@ -83,8 +82,8 @@ class Fitted:
         """How much larger a squared error is than a left-out one of rows that the parameters were fitted to."""
         rows = self.posterior.rows
         count = rows.y.shape[-1]
-        lengths = min(rows.x.shape[-1], FREE)  # more are held together by their prior
-        fitted = 3 + lengths + (0 if rows.batch is None else 1 + rows.fades)  # with the mean, the signal and the noise
+        shared = 0 if rows.batch is None else 1 + rows.fades
+        fitted = 3 + rows.x.shape[-1] + shared  # the mean, the signal, the noise, a length per feature
         return count / max(count - fitted, count / 2)
 
 
