@@ -1,15 +1,15 @@
 """`python -m bench`: the comparison with the field, from the root of the repository."""
 
-import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from aicau.cli.app import START, fail
+from aicau.cli.app import fail
 from aicau.cli.options import Address, Device, EngineName, Seed
-from aicau.cli.output import progress
+from aicau.cli.output import run_to_page
 from aicau.core.engine import Engine
 from aicau.core.errors import AicauError
 
@@ -41,12 +41,8 @@ def bench(
 
     Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:gain --runs 3
     """
-    from functools import partial
-
     if context.invoked_subcommand is not None:
         return
-    if out.exists() and not out.is_dir():
-        raise AicauError(f"cannot write to {out}: it is not a folder")
     words, where = tuple(strategy or ()), Engine(engine, jobs, address)
     if suite == "phase":
         from bench.phase import HANDFUL, Grid, diagram
@@ -54,28 +50,13 @@ def bench(
         if data is not None or panel or gp:
             raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
         work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=where)
-        page = "phase.md"
     else:
         from bench.report import compare
         from bench.suites import Settings
 
         settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
         work = partial(compare, settings, out, device, engine=where)
-        page = "bench.md"
-    if as_json:
-        print(json.dumps(work(begin=START), allow_nan=False))
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    with progress("starting", 100) as update:
-        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
-        summary = work(begin=START, report=say)
-    console = Console()
-    console.print(Markdown((out / page).read_text()))
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict)
-    console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")
+    run_to_page(work, out / ("phase.md" if suite == "phase" else "bench.md"), as_json, suite)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -16,10 +15,10 @@ from aicau import problems
 from aicau.core import checks
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError, unknown
-from aicau.core.files import write_whole
 from aicau.core.statistics import Interval, paired_ratio
 from aicau.ensembles import ENSEMBLES, Ensemble
 from aicau.paper.plan import Report, silent
+from aicau.paper.reproduce import Folder
 from aicau.simulation.curves import COLOURS
 from aicau.simulation.simulate import simulate
 from bench.methods import DEFAULT, method
@@ -138,29 +137,15 @@ def diagram(
     engine: Engine = HERE,
 ) -> dict[str, object]:
     """The diagram under `out`: every final error, the winners, the picture, phase.md; summary.json last."""
-    begin = time.perf_counter() if begin is None else begin
-    (out / "summary.json").unlink(missing_ok=True)
+    folder = Folder(out, begin)
     frame = run(grid, device, report, ensemble, engine)
     cells = winners(frame)
-    picture = draw(cells, tuple(dict.fromkeys(grid.strategies)), grid.runs)
-    text = to_markdown(cells, grid)
-    written = [
-        write_whole(out / "phase-runs.csv", lambda path: frame.to_csv(path, index=False)),
-        write_whole(out / "phase.csv", lambda path: cells.to_csv(path, index=False)),
-        write_whole(out / "phase.png", lambda path: picture.savefig(path, dpi=150)),
-        write_whole(out / "phase.md", lambda path: path.write_text(text)),
-    ]
-    summary: dict[str, object] = {
-        "suite": "phase",
-        "runs": grid.runs,
-        "seed": grid.seed,
-        "ensemble": grid.ensemble,
-        "cells": json.loads(cells.to_json(orient="records")),
-        "files": [path.name for path in written],
-        "seconds": {"total": round(time.perf_counter() - begin, 2)},
-    }
-    write_whole(out / "summary.json", lambda path: path.write_text(json.dumps(summary, indent=1, allow_nan=False)))
-    return summary
+    folder.add("phase-runs.csv", frame)
+    folder.add("phase.csv", cells)
+    folder.add("phase.png", draw(cells, tuple(dict.fromkeys(grid.strategies)), grid.runs))
+    folder.add("phase.md", to_markdown(cells, grid))
+    about = {"suite": "phase", "runs": grid.runs, "seed": grid.seed, "ensemble": grid.ensemble}
+    return folder.close({}, **about, cells=json.loads(cells.to_json(orient="records")))
 
 
 def to_markdown(cells: pd.DataFrame, grid: Grid) -> str:

@@ -112,7 +112,7 @@ def run(
         lines = [line for line in lines if line not in absent]
     each = settings.runs if engine.here else max(1, settings.runs * len(made) // (4 * engine.width))
     slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
-    parts = [(panel, runs) for runs in slices for panel in made]
+    parts = [(panel, runs) for panel in made for runs in slices]
     found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = []
     total, done = sum(panel.rounds + 1 for panel, _ in parts), 0
 
@@ -131,9 +131,7 @@ def run(
     seconds = {panel.name: 0.0 for panel in made}
     for (panel, _), (_, _, spent) in zip(parts, found, strict=True):
         seconds[panel.name] += spent
-    order = {panel.name: at for at, panel in enumerate(made)}
     frame = pd.concat([one for one, _, _ in found], ignore_index=True)
-    frame = frame.sort_values("panel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
     choosing = pd.concat([one for _, one, _ in found], ignore_index=True)
     choosing = choosing.groupby(["panel", "strategy"], sort=False).mean().reset_index()
     return Outcome(settings, frame, choosing, notes, seconds)

@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from aicau.cli.app import START, app
+from aicau.cli.app import app
 from aicau.cli.options import Address, Device, EngineName, Seed
-from aicau.cli.output import progress
+from aicau.cli.output import progress, run_to_page
 from aicau.core.errors import AicauError
 
 
@@ -97,23 +98,8 @@ def reproduce(
     from aicau.paper.plan import FIGURES, Plan
     from aicau.paper.reproduce import reproduce as run
 
-    if out.exists() and not out.is_dir():
-        raise AicauError(f"cannot write to {out}: it is not a folder")
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
     plan = Plan(names, 3, seed, ("type2", "type3"), presets=("full-batch",)) if quick else Plan(names, runs, seed)
     plan = replace(plan, presets=tuple(preset)) if preset else plan
-    where = Engine(engine, address=address)
-    if as_json:
-        print(json.dumps(run(plan, out, device, resume, begin=START, engine=where)))
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    with progress("starting", 100) as update:
-        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
-        summary = run(plan, out, device, resume, say, START, where)
-    console = Console()
-    console.print(Markdown((out / "claims.md").read_text()))
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict)
-    console.print(f"{', '.join(names)}: {plan.runs} runs in {seconds['total']:.0f} s; files in {out}")
+    work = partial(run, plan, out, device, resume, engine=Engine(engine, address=address))
+    run_to_page(work, out / "claims.md", as_json, ", ".join(names))
