@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Picture
 from matplotlib.lines import Line2D
@@ -87,7 +88,7 @@ def _box(axes: Axes, at: float, word: str, values: NDArray[np.float64], final: f
 
 def _legend(picture: Picture, axes: Axes, name: str) -> None:
     if name == "batching":
-        handles = [
+        handles: list[Artist] = [
             Patch(facecolor="#777777", alpha=0.3, label="top"),
             Patch(facecolor="#777777", alpha=0.75, label="eigen"),
             Patch(facecolor="white", edgecolor="#777777", hatch="///", label="difference"),
@@ -97,9 +98,7 @@ def _legend(picture: Picture, axes: Axes, name: str) -> None:
             Line2D([], [], color="black", linestyle=(0, (1, 1)), label="random, all iterations"),
             Line2D([], [], color="black", linestyle=(0, (5, 2)), label="random, final"),
         ]
-        labels = [str(handle.get_label()) for handle in handles]
     else:
-        drawn, labels = axes.get_legend_handles_labels()
-        handles = list(drawn)
+        handles = axes.get_legend_handles_labels()[0]
     columns = 6 if name == "batching" else 4
-    picture.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    picture.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)

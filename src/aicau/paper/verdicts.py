@@ -79,13 +79,17 @@ def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | N
 
 def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
     """One row per claim, preset and measure."""
-    columns = ["claim", "text", "preset", "measure", "ratio", "low", "high", "for", "against", "comparisons", "verdict"]
-    rows = [
-        (v.claim.number, v.claim.text, v.preset, v.measure, v.pooled.mean, v.pooled.low, v.pooled.high)
-        + (v.supports, v.contradicts, v.comparisons, v.word)
-        for v in verdicts
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    rows = []
+    for v in verdicts:
+        about: dict[str, object] = {
+            "claim": v.claim.number,
+            "text": v.claim.text,
+            "preset": v.preset,
+            "measure": v.measure,
+        }
+        about |= {"ratio": v.pooled.mean, "low": v.pooled.low, "high": v.pooled.high, "for": v.supports}
+        rows.append(about | {"against": v.contradicts, "comparisons": v.comparisons, "verdict": v.word})
+    return pd.DataFrame(rows)
 
 
 def to_markdown(verdicts: list[Verdict], runs: int) -> str:

@@ -22,9 +22,9 @@ from aicau.web.render import Kept, rendered
 from aicau.web.security import LOOPBACK, Gate, Guard, refusal, wants_page
 
 ASSETS = {
-    "web.css": ("aicau.web", "static/web.css", "text/css"),
-    "app.js": ("aicau.web", "static/app.js", "text/javascript"),
-    "report.css": ("aicau.report", "templates/report.css", "text/css"),
+    "web.css": files("aicau.web") / "static/web.css",
+    "app.js": files("aicau.web") / "static/app.js",
+    "report.css": files("aicau.report") / "templates/report.css",
 }
 
 
@@ -51,7 +51,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
     guard = Guard(token, hosts)
     templates = environment("aicau.web", "aicau.report")
     templates.filters["plain"] = plain
-    loaded = {name: (files(package) / path).read_bytes() for name, (package, path, _) in ASSETS.items()}
+    loaded = {name: file.read_bytes() for name, file in ASSETS.items()}
     stamps = {name: f"/static/{name}?{hashlib.sha256(data).hexdigest()[:8]}" for name, data in loaded.items()}
     app.state.library, app.state.guard, app.state.kept = library, guard, Kept()
     app.state.templates, app.state.assets = templates, stamps
@@ -61,7 +61,9 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
         if name not in loaded:
             raise HTTPException(404, "There is no such file.")
         kept = {"cache-control": "public, max-age=31536000, immutable"}
-        return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
+        return Response(
+            loaded[name], media_type="text/css" if name.endswith("css") else "text/javascript", headers=kept
+        )
 
     app.include_router(pages.router)
     app.include_router(changes.router)
