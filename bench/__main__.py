@@ -42,20 +42,14 @@ def bench(
     """
     if context.invoked_subcommand is not None:
         return
-    words, where = tuple(strategy or ()), Engine(engine, jobs, address)
-    if suite == "phase":
-        from bench.phase import HANDFUL, Grid, diagram
+    from bench.phase import diagram
+    from bench.report import compare
+    from bench.suites import Settings
 
-        if data is not None or panel or gp:
-            raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=where)
-    else:
-        from bench.report import compare
-        from bench.suites import Settings
-
-        settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
-        work = partial(compare, settings, out, device, engine=where)
-    run_to_page(work, out / ("phase.md" if suite == "phase" else "bench.md"), as_json, suite)
+    words, phase = tuple(strategy or ()), suite == "phase"
+    settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
+    work = partial(diagram if phase else compare, settings, out, device, engine=Engine(engine, jobs, address))
+    run_to_page(work, out / ("phase.md" if phase else "bench.md"), as_json, suite)
 
 
 @app.command()

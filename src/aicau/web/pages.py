@@ -103,8 +103,7 @@ def next_batch(visit: Visitor, job: Annotated[str, Query(max_length=40)] = "") -
         if asked.arguments.get("preview"):
             preview, chosen = asked.result, {k: v for k, v in asked.arguments.items() if k in FORM}
     if preview:
-        rows, plate, number = preview["rows"], preview["layout"], None
-        states = ["preview"] * len(rows)
+        rows, plate, number, states = preview["rows"], preview["layout"], None, ["preview"] * len(preview["rows"])
     else:
         frame, states, number = visit.read("last_batch")
         plate = visit.read("layouts").get(status["asks"])
@@ -166,8 +165,8 @@ def map_(visit: Visitor, part: AskedPart, colour: Column = "") -> dict[str, Any]
     marked = {"measured": {row.candidate for row in moment.rows}, "pending": moment.pending}
     marked["listed"] = [row["number"] for row in scene["rows"]]
     drawn |= {name: table.marks(part.x, part.y, drawn["ends"], some, mask) for name, some in marked.items()}
-    options = {"places": places, "colours": colours, "colour": colour, "zoomed": not part.whole, "part": part.words()}
-    return scene | {"map": drawn, "names": table.said, **options}
+    shown = {"places": places, "colours": colours, "colour": colour, "zoomed": not part.whole, "part": part.words()}
+    return scene | shown | {"map": drawn, "names": table.said}
 
 
 @page("/c/{key}/candidates", "candidates.html.j2", "table")
@@ -219,9 +218,7 @@ def noise(visit: Visitor) -> dict[str, Any]:
 def history(visit: Visitor) -> dict[str, Any]:
     """All that happened, newest first: who, when, what; and what can be taken back."""
     rows, current = plain(visit.read("history").iloc[::-1]), set(visit.read("measurements")["tell"])
-    for row in rows:
-        row["standing"] = row["what"] == "tell" and row["number"] in current
-    return {"rows": rows}
+    return {"rows": [row | {"standing": row["what"] == "tell" and row["number"] in current} for row in rows]}
 
 
 @router.get("/jobs/{number}.json", summary="How far a piece of long work is.")
@@ -235,8 +232,7 @@ def job(request: Request, number: str) -> JSONResponse:
 @router.get("/c/{key}/state.json", summary="What a page that waits needs to know: nothing is computed for it.")
 def state(visit: Visitor) -> JSONResponse:
     visit.library.candidates(visit.key)
-    said = visit.library.work(visit.key)
-    return told(visit.request, {name: said[name] for name in ("busy", "step")})
+    return told(visit.request, visit.library.work(visit.key))
 
 
 @page("/new/{number}", "create.html.j2")
@@ -245,8 +241,8 @@ def understood(request: Request, number: str) -> dict[str, Any]:
     upload = library(request).upload(number)
     form = {"name": Path(upload.name).stem.replace(" ", "-")[:60], "threshold": None} | upload.form
     id, ignore = form.get("id", ""), form.get("ignore", [])
-    found: dict[str, Any] = {"file": upload.name, "number": number, "problem": upload.problem, "columns": []}
-    found |= {"rows": 0, "names": [], "sample": [], "notes": [], "id": id, "ignore": ignore, "form": form}
+    found: dict[str, Any] = {"file": upload.name, "number": number, "problem": upload.problem, "columns": [], "rows": 0}
+    found |= {"names": [], "sample": [], "notes": [], "id": id, "ignore": ignore, "form": form}
     try:
         sheet = tables.read(upload.path)
         names = sheet.table.column_names
