@@ -84,7 +84,7 @@ def log_ticks(axes: "Axes") -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axes.get_ylim()
-    subs = (1, 1.5, 2, 3, 5, 7) if high > 2 * low else np.arange(1, 10, 0.5)
+    subs = [1, 1.5, 2, 3, 5, 7] if high > 2 * low else np.arange(1, 10, 0.5).tolist()
     axes.yaxis.set_major_locator(LogLocator(10, subs=subs))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

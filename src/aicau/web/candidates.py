@@ -119,7 +119,7 @@ class Candidates:
         if place not in self._scenes:
             mask = self.found("", None, window)
             drawn = self.map(x, y, colour, mask)
-            rows, total = self.rows(mask, colour, True, 1)
+            rows, total = self.rows(mask, colour, colour != "", 1)
             scene = {"map": drawn, "shapes": shapes(drawn, colour), "rows": rows[:BESIDE], "total": total, "mask": mask}
             self._scenes = dict([*self._scenes.items()][1 - MOST_SCENES :]) | {place: scene}
         return dict(self._scenes[place])

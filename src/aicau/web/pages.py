@@ -31,39 +31,6 @@ State = Literal["all", "measured", "pending", "excluded"]
 FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
 
 
-@dataclass(frozen=True)
-class Part:
-    """A part of the map, as a page's address names it."""
-
-    x: Column = ""
-    y: Column = ""
-    x0: End = None
-    x1: End = None
-    y0: End = None
-    y1: End = None
-
-    @property
-    def whole(self) -> bool:
-        return {self.x0, self.x1, self.y0, self.y1} == {None}
-
-    def window(self, table: Candidates) -> Window:
-        """From where to where, by column; both axes may be the same one."""
-        found: dict[str, tuple[float, float]] = {}
-        for name, start, end in ((self.x, self.x0, self.x1), (self.y, self.y0, self.y1)):
-            if name not in table.places():
-                raise HTTPException(404, "There is no such column.")
-            low, high = found.get(name, (-math.inf, math.inf))
-            found[name] = (low if start is None else max(low, start), high if end is None else min(high, end))
-        return found
-
-    def words(self) -> dict[str, Any]:
-        """As an address has it."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
-
-
-AskedPart = Annotated[Part, Depends()]
-
-
 @page("/", "campaigns.html.j2")
 def campaigns(request: Request) -> dict[str, Any]:
     """All campaigns that this server shows."""
@@ -149,6 +116,39 @@ def check(visit: Visitor, number: str, correct: bool = False) -> dict[str, Any]:
         except AicauError as error:
             found["problem"] = str(error)
     return found
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the map, as a page's address names it."""
+
+    x: Column = ""
+    y: Column = ""
+    x0: End = None
+    x1: End = None
+    y0: End = None
+    y1: End = None
+
+    @property
+    def whole(self) -> bool:
+        return {self.x0, self.x1, self.y0, self.y1} == {None}
+
+    def window(self, table: Candidates) -> Window:
+        """From where to where, by column; both axes may be the same one."""
+        found: dict[str, tuple[float, float]] = {}
+        for name, start, end in ((self.x, self.x0, self.x1), (self.y, self.y0, self.y1)):
+            if name not in table.places():
+                raise HTTPException(404, "There is no such column.")
+            low, high = found.get(name, (-math.inf, math.inf))
+            found[name] = (low if start is None else max(low, start), high if end is None else min(high, end))
+        return found
+
+    def words(self) -> dict[str, Any]:
+        """As an address has it."""
+        return {name: value for name, value in asdict(self).items() if value not in (None, "")}
+
+
+AskedPart = Annotated[Part, Depends()]
 
 
 @page("/c/{key}/map", "map.html.j2", "table")
