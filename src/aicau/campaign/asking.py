@@ -45,13 +45,13 @@ class Part:
     model: Any  # `Model` of this moment; None where there is none yet
 
 
-class Row(NamedTuple):
-    """One proposed well."""
+class Pick(NamedTuple):
+    """One proposed point or well."""
 
     candidate: int
     replicate: int
     why: str
-    numbers: str  # JSON
+    numbers: Any  # plain JSON, and its text in the end
 
 
 class Asking(Looking):
@@ -108,19 +108,11 @@ class Asking(Looking):
             raise InputError("another engine computes on processors; use either --engine or --device")
         while True:
             with self.store.reading() as session:
-                if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
+                if (known := handout.answered(session, request, n * replicates, budget)) is not None:
                     return known
                 moment, parts = self._moments(session)
-            asked = Request(
-                n=n,
-                replicates=replicates,
-                goal=settings.get("goal", "map") if goal is None else goal,
-                weight=settings.get("weight") if weight is None else weight,
-                budget=budget,
-                layout=own_layout or settings.get("layout"),
-                engine=engine,
-                device=where,
-            )
+            aims = goal or settings.get("goal", "map"), settings.get("weight") if weight is None else weight
+            asked = Request(n, replicates, *aims, budget, own_layout or settings.get("layout"), engine, where)
             wells.check_fits(asked.layout, n * replicates)
             check_room(moment, n, self.n)
             parts = [replace(p, model=None if p.models.missing(p.moment) else p.models.at(p.moment)) for p in parts]
@@ -130,10 +122,9 @@ class Asking(Looking):
             rows = choice.choose(self, asked, moment, parts)
             if preview:
                 with self.store.reading() as session:
-                    found = handout.frame(session, settings, rows)
-                return plates.control_rows(asked.layout, settings["id"], found)
+                    return plates.control_rows(asked.layout, settings["id"], handout.frame(session, rows))
             with self.store.writing() as session:
-                if (known := handout.answered(session, settings, request, n * replicates, budget)) is not None:
+                if (known := handout.answered(session, request, n * replicates, budget)) is not None:
                     return known
                 now, new = self._moments(session)
                 if now.change != moment.change:
@@ -147,13 +138,11 @@ class Asking(Looking):
                 basis = fitted[0].basis if fitted else moment.basis
                 detail = {} if own_layout is None else {"layout": own_layout}
                 ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], self.author, **detail)
-                return handout.whole(session, settings, ask)
+                return handout.whole(session, ask)
 
     def _moments(self, session: Session) -> tuple[Moment, list[Part]]:
         """Of all targets together, and of each."""
         every = Moment.read(session)
-        parts = []
-        for (name, share), view in zip(self.targets.items(), self.views(), strict=True):
-            own = every if len(self.targets) == 1 else Moment.read(replace(session, target=name))
-            parts.append(Part(name, share, view.models, own, None))
-        return every, parts
+        own = [every] if len(self.targets) == 1 else [Moment.read(session.of(name)) for name in self.targets]
+        views = zip(self.targets.items(), self.views(), own, strict=True)
+        return every, [Part(name, share, view.models, now, None) for (name, share), view, now in views]

@@ -3,13 +3,10 @@
 import math
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from aicau.campaign import plates
 from aicau.campaign.progress import COLUMNS, look
@@ -21,16 +18,9 @@ from aicau.tables import candidates
 STATES = [PENDING, COMPLETED, FAILED, ABANDONED]  # of a proposed point
 
 
-def batch(session: Session, settings: dict[str, Any], ask: int | None, status: str | None = None) -> pd.DataFrame:
-    """Proposed points, of one ask or in one state."""
-    if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
-        raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
-    return frame(session, settings, session.proposals(ask, status))
-
-
-def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd.DataFrame:
+def frame(session: Session, rows: Sequence[Any]) -> pd.DataFrame:
     """Proposed points: id, columns of the pool, replicate, reason and its numbers."""
-    found = described(session, settings, [row.candidate for row in rows])
+    settings, found = session.settings, candidates.described(session, [row.candidate for row in rows])
     found["replicate"] = [row.replicate for row in rows]
     found["reason"] = [row.why for row in rows]
     numbers = [numbers_of(row, session.target) for row in rows]
@@ -44,9 +34,7 @@ def frame(session: Session, settings: dict[str, Any], rows: Sequence[Any]) -> pd
     return found
 
 
-def answered(
-    session: Session, settings: dict[str, Any], request: str | None, n: int, budget: float | None = None
-) -> pd.DataFrame | None:
+def answered(session: Session, request: str | None, n: int, budget: float | None) -> pd.DataFrame | None:
     """The batch that this request was answered with; None where it is new."""
     if request is None:
         return None
@@ -56,49 +44,33 @@ def answered(
         return None
     if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
-    return whole(session, settings, row.id)
+    return whole(session, row.id)
 
 
-def whole(session: Session, settings: dict[str, Any], ask: int) -> pd.DataFrame:
+def whole(session: Session, ask: int) -> pd.DataFrame:
     """One batch, with the controls of its plate below the points."""
-    return plates.control_rows(plates.layouts(session).get(ask), settings["id"], batch(session, settings, ask))
+    points = frame(session, session.proposals(ask))
+    return plates.control_rows(plates.layouts(session).get(ask), session.settings["id"], points)
 
 
-def described(session: Session, settings: dict[str, Any], index: Sequence[int]) -> pd.DataFrame:
-    """Ids and columns of some candidates, in that order."""
-    ends = np.cumsum(session.sizes())
-    wanted = np.asarray(index, dtype=np.int64)
-    chunk = np.searchsorted(ends, wanted, side="right")
-    parts: list[pa.Table] = []
-    places: list[Any] = []
-    for number, ids, features in session.features(chunk if len(wanted) else [0]):
-        inside = np.flatnonzero(chunk == number)
-        table = candidates.unpack(features).add_column(0, settings["id"], candidates.ids_of(ids, settings))
-        parts.append(table.take(wanted[inside] - (ends[number - 1] if number else 0)))
-        places.append(inside)
-    found = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
-    return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
-
-
-def measured(session: Session, settings: dict[str, Any]) -> dict[int, tuple[Any, int]]:
+def measured(session: Session) -> dict[int, tuple[Any, int]]:
     """Mean (or most frequent label) and number of the current measurements of each candidate."""
     found = defaultdict[int, Counter[Any]](Counter)
     for row in session.measurements():
         if row.status == "ok":
             found[row.candidate][row.value if row.label is None else row.label] += row.repeats
-    if task_of(settings) == "classification":
+    if task_of(session.settings) == "classification":
         return {c: (min(some, key=lambda name: (-some[name], name)), some.total()) for c, some in found.items()}
     sums = {c: math.fsum(value * n for value, n in some.items()) for c, some in found.items()}
     return {c: (sums[c] / some.total(), some.total()) for c, some in found.items()}
 
 
-def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
+def status(session: Session) -> dict[str, Any]:
     """Counts and settings, as plain JSON."""
-    last = session.last_ask()
-    rows = session.measurements(current=False)
+    settings, asks, rows = session.settings, session.table(schema.asks), session.measurements(current=False)
     current = [row for row in rows if row.superseded_by is None]
     sizes = [size for _, _, size in session.model_rounds() if size]
-    states = {state: session.count(schema.proposals, status=state) for state in STATES}
+    states = Counter(row.status for row in session.proposals())
     closed = changes.barred(session, ()).values()
     return {
         "candidates": settings["candidates"],
@@ -106,18 +78,18 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "measured": len({row.candidate for row in current if row.status == "ok"}),
         "failed_wells": sum(row.status == FAILED for row in current),
         "superseded": len(rows) - len(current),
-        **states,
+        **{state: states[state] for state in STATES},
         "excluded": sum(reason.startswith("excluded") for reason in closed),
         "batches": len({row.batch for row in current} - {None}),
-        "changed": session.last_time(),
-        "last_size": 0 if last is None else last.size,
-        "rounds": 0 if last is None else last.round,
-        "asks": 0 if last is None else last.id,
+        "changed": session.table(schema.events)[-1].time,
+        "last_size": asks[-1].size if asks else 0,
+        "rounds": asks[-1].round if asks else 0,
+        "asks": len(asks),
         "tells": sum(row.correct != changes.CHANGED for row in session.table(schema.tells)),
         "models": len(sizes),
         "model_bytes": sum(sizes),
         "task": task_of(settings),
-        "classes": session.labels(),
+        "classes": sorted({row.label for row in current} - {None}),
         "strategy": settings["strategy"],
         "ensemble": ensemble_of(settings),
         "goal": settings.get("goal", "map"),
@@ -126,45 +98,43 @@ def status(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
         "id": settings["id"],
         "target": ", ".join(targets_of(settings)),
         "batch": settings["batch"],
-        **_where(session, settings),
+        **_where(session),
         "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
-        "warnings": warnings(session, settings),
+        "warnings": warnings(session),
     }
 
 
-def _where(session: Session, settings: dict[str, Any]) -> dict[str, Any]:
+def _where(session: Session) -> dict[str, Any]:
     """How good predictions are: of the target, or of each of several."""
-    if "targets" not in settings:
-        return {"progress": _now(session, settings)}
+    if "targets" not in session.settings:
+        return {"progress": _now(session)}
     found = {}
-    for target, weight in settings["targets"]:
-        own, rows = replace(session, target=target), [r for r in session.measurements() if r.target == target]
-        counts = {"weight": weight, "measurements": sum(row.status == "ok" for row in rows)}
-        found[target] = counts | {"progress": _now(own, settings | {"target": target})}
+    for target, weight in session.settings["targets"]:
+        own = session.of(target)
+        told = sum(row.status == "ok" for row in own.measurements())
+        found[target] = {"weight": weight, "measurements": told, "progress": _now(own)}
     return {"progress": None, "targets": found}
 
 
-def _now(session: Session, settings: dict[str, Any]) -> dict[str, Any] | None:
+def _now(session: Session) -> dict[str, Any] | None:
     """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
-    found = look(session, settings)
+    found = look(session)
     if found.rounds.empty:
         return None
     now = found.rounds[COLUMNS].iloc[-1]
     return {k: int(now[k]) if k in COLUMNS[:2] else float(now[k]) for k in COLUMNS} | {"advice": found.advice}
 
 
-def warnings(session: Session, settings: dict[str, Any]) -> list[str]:
+def warnings(session: Session) -> list[str]:
     """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
-    words = candidates.notes(settings["columns"], settings["candidates"])
+    words = candidates.notes(session.settings["columns"], session.settings["candidates"])
     far = changes.suspects(session)
-    if not far:
-        return words
-    there = [row for row in session.measurements() if row.id in far]
-    names = described(session, settings, [row.candidate for row in there])[settings["id"]]
+    there = [row for row in session.measurements() if row.id in far] if far else []
+    names = candidates.described(session, [row.candidate for row in there]).iloc[:, 0]
     for row, name in zip(there, names, strict=True):
         expected, tell = far[row.id]
         where = "" if row.batch is None else f" on {row.batch!r}"
-        what = f"{row.target or settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
+        what = f"{row.target or session.settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
         words.append(
             f"{what} is far from what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell"
             " --correct'; is it right? say so with 'aicau confirm'"

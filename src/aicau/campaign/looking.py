@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +15,7 @@ from aicau.campaign.models import Models
 from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -111,7 +111,9 @@ class Looking:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch
         (its number in `batches`) or of all."""
         with self.store.reading() as session:
-            return handout.batch(session, self.settings, ask, PENDING)
+            if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
+                raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
+            return handout.frame(session, session.proposals(ask, PENDING))
 
     def batches(self) -> pd.DataFrame:
         """Every batch that was asked for: number, time, author, round, request, and the states of its points."""
@@ -128,15 +130,15 @@ class Looking:
     def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
-            if (row := session.last_ask()) is None:
+            if not (asks := session.table(schema.asks)):
                 return None, [], None
-            states = [one.status for one in session.proposals(row.id)]
-            return handout.batch(session, self.settings, row.id), states, row.round
+            last, points = asks[-1], session.proposals(asks[-1].id)
+            return handout.frame(session, points), [one.status for one in points], last.round
 
     def describe(self, index: Sequence[int]) -> pd.DataFrame:
         """Ids and columns of some candidates, by their place in the table of candidates."""
         with self.store.reading() as session:
-            return handout.described(session, self.settings, index)
+            return candidates.described(session, index)
 
     def plates(self) -> pd.DataFrame:
         """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
@@ -144,9 +146,9 @@ class Looking:
             if not self.settings.get("layout") and not plates.layouts(session):
                 raise InputError("this campaign has no layout; give it one: 'aicau change CAMPAIGN --layout 96'")
             if len(self.targets) == 1:
-                return plates.frame(session, self.settings)
-            parts = [(name, plates.frame(replace(session, target=name), self.settings)) for name in self.targets]
-        return pd.concat([part.assign(target=name) for name, part in parts], ignore_index=True)
+                return plates.frame(session)
+            parts = [plates.frame(session.of(name)).assign(target=name) for name in self.targets]
+        return pd.concat(parts, ignore_index=True)
 
     def layouts(self) -> dict[int, dict[str, Any]]:
         """The layout of every batch that has one: `rows` and `columns` of the plate, `wells` for points, `controls`."""
@@ -166,12 +168,12 @@ class Looking:
     def status(self) -> dict[str, Any]:
         """Counts, settings and `warnings`, as plain JSON."""
         with self.store.reading() as session:
-            return handout.status(session, self.settings)
+            return handout.status(session)
 
     def warnings(self) -> list[str]:
         """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
         with self.store.reading() as session:
-            return handout.warnings(session, self.settings)
+            return handout.warnings(session)
 
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
@@ -183,7 +185,7 @@ class Looking:
         with self.store.reading() as session:
             rows = session.measurements(current)
             said = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
-            found = handout.described(session, self.settings, [row.candidate for row in rows])[[self.settings["id"]]]
+            found = candidates.described(session, [row.candidate for row in rows])[[self.settings["id"]]]
         table = pd.DataFrame(rows, columns=schema.measurements.columns.keys())
         result = table.label if self.task == "classification" else table.value.astype("float64")
         if len(self.targets) == 1:

@@ -1,6 +1,6 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,23 +14,16 @@ from aicau.tables import candidates
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aicau.campaign.model import Model
-    from aicau.campaign.rows import Told
+    from aicau.campaign.model import Model, Told
 
 EXACT = 10**7  # numbers in the pool up to which they are kept in float64
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Some candidates that are read when they are wanted."""
+def encoded(kept: bytes, columns: list[dict[str, Any]]) -> "Tensor":  # (s, d)
+    """The candidates of a chunk."""
+    import torch
 
-    kept: bytes
-    columns: list[dict[str, Any]]
-
-    def __call__(self) -> "Tensor":  # (s, d)
-        import torch
-
-        return torch.from_numpy(candidates.encode(candidates.unpack(self.kept), self.columns))
+    return torch.from_numpy(candidates.encode(candidates.unpack(kept), columns))
 
 
 class Models:
@@ -57,7 +50,7 @@ class Models:
             with self.store.reading() as session:
                 sizes = session.sizes()
                 for _, _, kept in session.features():
-                    chunk = Chunk(kept, settings["columns"])
+                    chunk = partial(encoded, kept, settings["columns"])
                     parts.append(chunk if parts and inplace.refers(kept) else chunk())
             n, width = sum(sizes), parts[0].shape[1]
             if n * width <= EXACT:
@@ -98,8 +91,8 @@ class Models:
 
     def told(self, moment: Moment) -> "Told":
         """The measurements of this moment, with the controls of their plates."""
+        from aicau.campaign.model import read
         from aicau.campaign.plates import kept
-        from aicau.campaign.rows import read
 
         with self.store.reading() as session:
             controls = kept(session, moment.basis)

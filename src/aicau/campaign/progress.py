@@ -117,14 +117,14 @@ def explained(held: pd.DataFrame) -> float:
     return max(float(1 - part.error.sum() / max(part.measured.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
 
 
-def look(session: Session, settings: dict[str, Any]) -> Progress:
+def look(session: Session) -> Progress:
     """Of what was asked, told and fitted so far."""
-    task = task_of(settings)
-    root = task == "regression"
+    settings = session.settings
+    root = task_of(settings) == "regression"
     fitted = [one for one in session.model_figures() if one[2].get("unknown") is not None]
     figures = {basis: own for basis, _, own in fitted}
     infos = {round: (basis, own) for basis, round, own in fitted}  # the last model of a round
-    held = _held(session, task, len(session.labels()), is_log(settings))
+    held = _held(session)
     plates = {(row.tell, row.batch) for row in session.measurements() if row.status == "ok"}
     parts = []
     for basis, group in held.groupby("basis"):
@@ -150,8 +150,10 @@ def look(session: Session, settings: dict[str, Any]) -> Progress:
     return Progress(rounds, held.reset_index(drop=True), words)
 
 
-def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
+def _held(session: Session) -> pd.DataFrame:
     """What was measured of new candidates, beside what their ask predicted."""
+    task, log, current = task_of(session.settings), is_log(session.settings), session.measurements()
+    classes = len({row.label for row in current} - {None})
     asks = {row.id: row for row in session.table(schema.asks)}
     said: dict[int, tuple[Any, dict[str, Any]]] = {}
     for row in session.proposals():
@@ -159,7 +161,7 @@ def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
         if "prediction" in numbers and "measured_before" not in numbers:
             said.setdefault(row.candidate, (asks[row.ask], numbers))
     told = defaultdict(list)
-    for row in session.measurements():
+    for row in current:
         if row.status == "ok" and row.candidate in said and row.tell > said[row.candidate][0].basis:
             told[(row.candidate, row.batch or "")].append(row)
     found = []

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,7 @@ class Showing(Looking):
             parts = [part[1:] for part in session.features()] if details else [(ids, b"") for ids in session.ids()]
             spans = list(itertools.pairwise(itertools.accumulate(session.sizes(), initial=0)))
             for target in models if details else ():
-                measured[target] = handout.measured(replace(session, target=target) if several else session, settings)
+                measured[target] = handout.measured(session.of(target))
         kind = pa.string() if self.task == "classification" else pa.float64()
         said = zip(*(engine.over(model.columns, spans) for model in models.values()), strict=True)
         for span, (ids, features), each in zip(spans, parts, said, strict=True):
@@ -118,7 +117,7 @@ class Showing(Looking):
             self.models.at(moment)
             self.models.renew()
         with self.store.reading() as session:
-            return look(session, self.settings)
+            return look(session)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.

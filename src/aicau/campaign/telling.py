@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from aicau.campaign.plates import Control
 from aicau.campaign.setup import check_positive
 from aicau.core.errors import InputError
 from aicau.core.files import check_other
-from aicau.store import Measurement, Session, schema
+from aicau.store import PENDING, Measurement, Session, Told, add_tell, schema
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -128,24 +129,35 @@ class Telling(Looking):
         settings = self.settings
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            rest, controls = plates.split(sheet, settings, session)
-        how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+            rest, controls = plates.split(sheet, session)
         rows: list[Measurement] = []
         notes: list[str] = []
         if rest.rows or not controls:
-            if len(self.targets) > 1:
-                rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
-            else:
-                rows, notes = results.parse(rest, settings["id"], settings["target"], *how)
+            how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+            rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
         check_positive(settings, sheet.name, rows, controls)
         return rows, controls, notes, rest
 
     def _store(
         self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]
     ) -> dict[str, Any]:
+        """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
         rows, controls, notes, _ = parsed
-        new = [new] if isinstance(new, str) else list(new)
-        told = plates.tell(session, rows, controls, results.digest(rows, correct), correct, self.author, source, new)
+        digest, distinct = results.digest(rows, correct), [new] if isinstance(new, str) else list(new)
+        if rows or not controls:
+            told = asdict(add_tell(session, rows, digest, correct, self.author, source, distinct))
+        else:
+            told = asdict(Told(0, 0, pending=len(session.proposals(status=PENDING))))
+        if controls:
+            known = set(plates.kept(session))
+            fresh = [[*one[:4], *filter(None, one[4:])] for one in controls if one not in known]
+            if fresh and (not rows or told["already"]):
+                told["tell"] = session.next_tell()
+                session.add_rows(told["tell"], digest, int(correct), [])
+                session.event("tell", self.author, told["tell"], source=source, rows=0)
+            if fresh:
+                session.event(plates.KIND, self.author, told["tell"], rows=fresh)
+            told |= {"controls": len(fresh), "already": told["already"] and not fresh}
         return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}
 
 

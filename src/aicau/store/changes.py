@@ -150,18 +150,6 @@ def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
     return len(rows)
 
 
-def change(session: Session, new: dict[str, Any], author: str) -> None:
-    """Other settings from now on."""
-    _number(session, "change", author, [], settings=new)
-
-
-def add(session: Session, pieces: Iterable[Any], now: dict[str, Any], author: str) -> None:
-    """More candidates, behind those that are there; kept models are of the smaller pool, and are dropped."""
-    session.add_chunks(pieces)
-    session.drop_models(())
-    _number(session, "add", author, [], settings=now)
-
-
 def rename(session: Session, old: str, new: str, author: str) -> int:
     """Measurements of one batch get another name: new rows in the place of the old ones. Returns how many."""
     rows = session.measurements()
@@ -186,7 +174,7 @@ def rename(session: Session, old: str, new: str, author: str) -> int:
             f"{old!r} and {new!r} both have a replicate of one number and candidate, with different values; correct"
             " or take back one of them first; nothing was changed"
         ) from None
-    tell = _number(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
+    tell = numbered(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
     session.supersede([row.id for row in moved], tell)
     return len(moved)
 
@@ -205,7 +193,7 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     if later := {row.superseded_by for row in own} - {None}:
         raise InputError(f"tell {tell} was changed by tell {max(later)}; take back {max(later)} first, then {tell}")
     back = [row for row in rows if row.superseded_by == tell]
-    number = _number(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
+    number = numbered(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
     waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
     detail = json.loads(event.detail)
@@ -229,7 +217,7 @@ def _again(row: Any) -> Measurement:
     return Measurement(*own)
 
 
-def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
+def numbered(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
     """A change takes the number of a tell, and its rows."""
     tell = session.next_tell()
     session.add_rows(tell, f"{kind} {tell}", CHANGED, rows)

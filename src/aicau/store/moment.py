@@ -24,14 +24,13 @@ class Moment:
 
     @classmethod
     def read(cls, session: Session) -> "Moment":
-        last = session.last_ask()
-        basis = session.number(tells.c.id)
-        round = 1 if last is None else last.round + (basis > last.basis)
+        made, basis = session.table(asks), session.number(tells.c.id)
+        round = made[-1].round + (basis > made[-1].basis) if made else 1
         now = cls.past(session, basis, round)
         return replace(
             now,
-            last_ask=0 if last is None else last.id,
-            turn=session.count(asks, round=round),
+            last_ask=len(made),
+            turn=sum(row.round == round for row in made),
             pending=session.candidates(PENDING),
             barred=sorted(barred(session, {row.candidate for row in now.rows})),
             change=last_change(session),

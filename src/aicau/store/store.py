@@ -19,7 +19,7 @@ from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
 from aicau.store.naming import give_name, making
 from aicau.store.schema import FORMAT, MIGRATIONS, metadata, version
-from aicau.store.session import Session
+from aicau.store.session import Session, only
 
 # What settings must hold, and how each kind of column is encoded.
 SETTINGS = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str, "batch": str | None}
@@ -75,20 +75,16 @@ class Store:
 
     def _session(self, connection: Connection) -> Session:
         """With the settings as they are now: another station may have changed them."""
-        names = tuple(name for name, _ in self.settings.get("targets", ())) or ("",)
-        session = Session(connection, self.target, names)
+        session = Session(connection, self.settings, self.target)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
-            self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
+            now = changes.settings(session, _settings(session.meta(), self.where))
+            self.settings.update(only(now, self.target) if self.target else now)
             self.seen["change"] = last
-            if self.target:
-                self.settings["target"] = self.target
-                del self.settings["targets"]
         return session
 
     def of(self, target: str) -> "Store":
         """The same database, looked at as if it had one target only."""
-        own = {name: value for name, value in self.settings.items() if name != "targets"}
-        return replace(self, settings=own | {"target": target}, seen=dict(self.seen), target=target)
+        return replace(self, settings=only(self.settings, target), seen=dict(self.seen), target=target)
 
     @property
     def read_only(self) -> bool:
@@ -121,7 +117,8 @@ def create_store(name: str | Path, settings: dict[str, Any], pool: Iterable[Chun
 
     def fill(session: Session) -> None:
         session.set_meta("settings", json.dumps(settings, sort_keys=True))
-        session.event("create", author, None, candidates=session.add_chunks(pool))
+        session.add_chunks(pool)
+        session.event("create", author, None, candidates=settings["candidates"])
 
     return restore_store(name, fill)
 

@@ -65,10 +65,9 @@ def add_tell(
         return Told(tell, len(rows), known=len(rows), pending=len(asked), already=True, warnings=tuple(warnings))
     tell = session.next_tell()
     session.supersede([row.id for row in found.replaced], tell)
-    labels, current = session.labels(), session.measurements()
-    identity.check_labels(found.new, labels)
-    identity.check_names("batch", found.new, session.batches(), renamed(session), distinct)
-    identity.check_names("label", found.new, labels, {}, distinct)
+    current = session.measurements()
+    identity.check_names("batch", found.new, current, renamed(session), distinct)
+    identity.check_names("label", found.new, current, {}, distinct)
     suspects = [one for target in session.targets for one in outliers.find(found.new, current, asked, target)]
     first = session.add_rows(tell, digest, int(correct), found.new)
     now = _settle(asked, found, answered, session.targets)

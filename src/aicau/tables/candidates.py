@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
-from aicau.store import Chunk, inplace
+from aicau.store import Chunk, Session, inplace
 from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
 from aicau.tables.parquet import Parts
@@ -115,6 +116,22 @@ def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
     seen: dict[float | str, str] = {}
     pairs = [(name, seen.setdefault(alike(name), name)) for name in names]
     return [(name, other) for name, other in pairs if name != other]
+
+
+def described(session: Session, index: Sequence[int]) -> pd.DataFrame:
+    """Ids and columns of some candidates, in that order."""
+    ends = np.cumsum(session.sizes())
+    wanted = np.asarray(index, dtype=np.int64)
+    chunk = np.searchsorted(ends, wanted, side="right")
+    parts: list[pa.Table] = []
+    places: list[Any] = []
+    for number, ids, features in session.features(chunk if len(wanted) else [0]):
+        inside = np.flatnonzero(chunk == number)
+        table = unpack(features).add_column(0, session.settings["id"], ids_of(ids, session.settings))
+        parts.append(table.take(wanted[inside] - (ends[number - 1] if number else 0)))
+        places.append(inside)
+    found = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
+    return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
 
 
 def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:

@@ -66,7 +66,9 @@ def parse(
 def parse_each(
     sheet: Sheet, id: str, targets: Sequence[str], batch: str | None, *how: Any
 ) -> tuple[list[Measurement], list[str]]:
-    """`parse` of several targets: an empty cell is not measured (yet); a failed well failed for every target column."""
+    """`parse`; of several targets an empty cell is not measured (yet); a failed well failed for every target column."""
+    if len(targets) == 1:
+        return parse(sheet, id, targets[0], batch, *how)
     names = [name for name in targets if sheet.called(name)]
     if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
         raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
