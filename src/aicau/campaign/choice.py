@@ -14,7 +14,7 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.acquisition.goals import Goal
 from aicau.campaign import layout
-from aicau.campaign.asking import Asking, Part, Pick, Request
+from aicau.campaign.campaign import Campaign, Part, Pick, Request
 from aicau.campaign.model import Model
 from aicau.campaign.setup import parse_strategy, room
 from aicau.core import streams
@@ -50,7 +50,7 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
     return round_keys(streams.runs(seed, 1), round)
 
 
-def choose(campaign: Asking, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Pick]:
+def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Pick]:
     """The wells of the next batch: its points, within the budget, each as often as it is wanted and in its place."""
     costs, budget, most = None, math.inf, asked.n
     if asked.budget is not None:
@@ -80,7 +80,7 @@ def choose(campaign: Asking, asked: Request, moment: Moment, parts: Sequence[Par
 
 
 def _picks(
-    campaign: Asking,
+    campaign: Campaign,
     asked: Request,
     moment: Moment,
     parts: Sequence[Part],  # one for each target

@@ -3,23 +3,35 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from aicau.campaign import handout, plates
-from aicau.campaign.handout import STATES
+from aicau.campaign import plates
 from aicau.campaign.models import Models
 from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
 from aicau.core.errors import InputError, shown, unknown
-from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.store import (
+    ABANDONED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    Check,
+    Moment,
+    Session,
+    Store,
+    examine,
+    numbers_of,
+    schema,
+)
 from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
+STATES = [PENDING, COMPLETED, FAILED, ABANDONED]  # of a proposed point
 LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details that the history leaves out
 
 
@@ -113,7 +125,7 @@ class Looking:
         with self.store.reading() as session:
             if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
                 raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
-            return handout.frame(session, session.proposals(ask, PENDING))
+            return handed_out(session, session.proposals(ask, PENDING))
 
     def batches(self) -> pd.DataFrame:
         """Every batch that was asked for: number, time, author, round, request, and the states of its points."""
@@ -133,7 +145,7 @@ class Looking:
             if not (asks := session.table(schema.asks)):
                 return None, [], None
             last, points = asks[-1], session.proposals(asks[-1].id)
-            return handout.frame(session, points), [one.status for one in points], last.round
+            return handed_out(session, points), [one.status for one in points], last.round
 
     def describe(self, index: Sequence[int]) -> pd.DataFrame:
         """Ids and columns of some candidates, by their place in the table of candidates."""
@@ -164,16 +176,6 @@ class Looking:
         """All that the next batch depends on, as it is now."""
         with self.store.reading() as session:
             return Moment.read(session)
-
-    def status(self) -> dict[str, Any]:
-        """Counts, settings and `warnings`, as plain JSON."""
-        with self.store.reading() as session:
-            return handout.status(session)
-
-    def warnings(self) -> list[str]:
-        """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
-        with self.store.reading() as session:
-            return handout.warnings(session)
 
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
@@ -213,21 +215,21 @@ class Looking:
         numbers = found.reference.astype("Int64")
         return found[["time", "author", "what"]].assign(number=numbers, detail=[_brief(row.detail) for row in rows])
 
-    def __repr__(self) -> str:
-        found = self.status()
-        return (
-            f"<Campaign {self.store.where}: {found['candidates']:,} candidates, {found['measured']:,} measured,"
-            f" {found['pending']:,} pending; {found['task']} of {found['target']!r}>"
-        )
 
-    def _repr_html_(self) -> str:
-        """A small table, for notebooks."""
-        found = self.status()
-        names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
-        rows = [("campaign", self.store.where), *((name, found[name]) for name in names)]
-        rows += [("warning", words) for words in found["warnings"]]
-        cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-        return f"<table>{''.join(cells)}</table>"
+def handed_out(session: Session, rows: Sequence[Any]) -> pd.DataFrame:
+    """Proposed points: id, columns of the pool, replicate, reason and its numbers."""
+    settings, found = session.settings, candidates.described(session, [row.candidate for row in rows])
+    found["replicate"] = [row.replicate for row in rows]
+    found["reason"] = [row.why for row in rows]
+    numbers = [numbers_of(row, session.target) for row in rows]
+    if settings.get("layout") or any("well" in one for one in numbers):
+        found.insert(1, "well", [one.get("well") for one in numbers])
+    for name in candidates.REASONS:
+        found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+    for target, name in product(dict(settings.get("targets", ())), candidates.REASONS[-3:]):
+        own = [one.get("of", {}).get(target, {}).get(name) for one in numbers]
+        found[f"reason_{target}_{name}"] = pd.Series(own, dtype="float64")
+    return found
 
 
 def _brief(text: str) -> str:

@@ -53,10 +53,9 @@ class Models:
                     chunk = partial(encoded, kept, settings["columns"])
                     parts.append(chunk if parts and inplace.refers(kept) else chunk())
             n, width = sum(sizes), parts[0].shape[1]
-            if n * width <= EXACT:
-                self._x = torch.cat([part if isinstance(part, torch.Tensor) else part() for part in parts]).double()
-            else:
-                self._x = Rows(parts, sizes, width)
+            exact = n * width <= EXACT
+            whole = [part() if exact and callable(part) else part for part in parts]
+            self._x = torch.cat(whole).double() if exact else Rows(parts, sizes, width)
         return self._x
 
     def weights(self, column: str) -> "Tensor":  # (n,)
@@ -78,10 +77,8 @@ class Models:
         """Why no model can be fitted yet; empty where one can."""
         from aicau.prediction import outcome
 
-        if not moment.rows:
-            return "nothing is measured yet"
         labels = sorted({row.label for row in moment.rows} - {None})
-        return outcome(task_of(self.store.settings)).too_few(labels)
+        return outcome(task_of(self.store.settings)).too_few(labels) if moment.rows else "nothing is measured yet"
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements."""
@@ -105,8 +102,7 @@ class Models:
         from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
 
-        settings = self.store.settings
-        task = task_of(settings)
+        settings, task = self.store.settings, task_of(self.store.settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
         how = (strategy_of(settings), task, ensemble_of(settings), moment.basis, is_log(settings))
         model = fit(self.features(), self.told(moment), keys, *how)
@@ -126,13 +122,9 @@ class Models:
 
         with self.store.reading() as session:
             row = session.model(basis)
-        settings = self.store.settings
+        how = (strategy_of(self.store.settings), task_of(self.store.settings), is_log(self.store.settings))
         try:
-            if row is None:
-                return None
-            tensors = load(bytes(row.tensors))
-            how = (strategy_of(settings), task_of(settings), is_log(settings))
-            return unpack(tensors, row.info, self.features(), *how)
+            return None if row is None else unpack(load(bytes(row.tensors)), row.info, self.features(), *how)
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 

@@ -3,7 +3,6 @@
 import getpass
 import os
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,13 +91,6 @@ def check_name(what: str, name: Any) -> str:
     return name
 
 
-def check_address(url: Any) -> str | Path:
-    """Where a campaign lives."""
-    if not isinstance(url, str | Path):
-        raise InputError(f"a campaign is a file such as screen.db or a postgresql:// address; got {shown(url)}")
-    return url
-
-
 def check_size(n: Any) -> int:
     """How many points to ask for."""
     if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not n >= 1 or n % 1:
@@ -170,7 +162,8 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
 
     check_name("the task", task)
     check_name("the ensemble", ensemble)
-    task = results.check_task(task)
+    if task not in results.READERS:
+        raise unknown("task", task, list(results.READERS))
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out("default" if strategy is None else str(strategy), task)

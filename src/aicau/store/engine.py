@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
+from aicau.core.errors import AicauError, InputError, StoreError, secretive, shown, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
@@ -36,6 +36,8 @@ FAULTS = {  # signs in a database's complaint, and what they mean
 
 def locate(name: str | Path) -> URL:
     """A file name, `sqlite:///FILE`, or `postgresql://user@host/database`."""
+    if not isinstance(name, str | Path):
+        raise InputError(f"a campaign is a file such as screen.db or a postgresql:// address; got {shown(name)}")
     words = str(name)
     if "://" not in words:
         if secretive(words if "\x00" in words or not Path(words).parent.is_dir() else Path(words).name):

@@ -68,17 +68,12 @@ def _far(values: Sequence[float]) -> Any:
     tests = []
     for scale in (float, math.log) if min(values) > 0 else (float,):
         some = [scale(value) for value in values]
-        middle, spread = median(some), _spread(some)
+        middle = median(some)
+        spread = 1.4826 * median(abs(value - middle) for value in some)  # the standard deviation that this says
         if spread == 0.0:  # more than half of them are equal: nothing is unusual
             return lambda value: False
         tests.append((scale, middle, spread))
     return lambda value: all(abs(scale(value) - middle) > FAR * spread for scale, middle, spread in tests)
-
-
-def _spread(values: Sequence[float]) -> float:
-    """The standard deviation that the median deviation says."""
-    middle = median(values)
-    return 1.4826 * median(abs(value - middle) for value in values)
 
 
 def _scatter(groups: Iterable[Sequence[float]]) -> float | None:

@@ -5,6 +5,7 @@ per level, centred, and scaled so that the column as a whole has variance 1 and 
 """
 
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -124,14 +125,11 @@ def described(session: Session, index: Sequence[int]) -> pd.DataFrame:
     wanted = np.asarray(index, dtype=np.int64)
     chunk = np.searchsorted(ends, wanted, side="right")
     parts: list[pa.Table] = []
-    places: list[Any] = []
     for number, ids, features in session.features(chunk if len(wanted) else [0]):
-        inside = np.flatnonzero(chunk == number)
         table = unpack(features).add_column(0, session.settings["id"], ids_of(ids, session.settings))
-        parts.append(table.take(wanted[inside] - (ends[number - 1] if number else 0)))
-        places.append(inside)
+        parts.append(table.take(wanted[chunk == number] - (ends[number - 1] if number else 0)))
     found = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
-    return found.iloc[np.argsort(np.concatenate(places))].reset_index(drop=True)
+    return found.iloc[np.argsort(np.argsort(chunk, kind="stable"))].reset_index(drop=True)  # they came by chunk
 
 
 def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
@@ -163,10 +161,7 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
             own.add(part.numbers(name))
     for column in columns:
         name = column["name"]
-        if name in sums:
-            column |= sums[name].about(sheet.name, name)
-        else:
-            column |= _levels(counts[name], sheet.rows)
+        column |= sums[name].about(sheet.name, name) if name in sums else _levels(counts[name], sheet.rows)
 
 
 class Sums:
@@ -220,8 +215,7 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
     except (pa.ArrowException, ValueError) as error:
         words = f"a column has another type than before ({reason(error)}); write it alike"
         raise InputError(f"{sheet.name}: {words}") from error
-    for start in range(0, sheet.rows, CHUNK):
-        yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
+    yield from (chunk(ids.slice(at, CHUNK), table.slice(at, CHUNK)) for at in range(0, sheet.rows, CHUNK))
 
 
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
@@ -237,23 +231,19 @@ def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
 
 
 def _columns(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> pa.Table:
-    """The columns as they are kept."""
-    return pa.table({column["name"]: _array(sheet, column["name"], column["kind"]) for column in columns})
-
-
-def _array(sheet: Sheet, name: str, kind: str) -> pa.Array:
-    """A column as it is kept; one that is no feature in a form that every kind of file can hold."""
-    if kind == "number":
-        return pa.array(sheet.numbers(name))
-    if kind == "category":
-        return sheet.texts(name)
-    array = sheet.array(name)
-    if is_text(array.type):
-        sheet.texts(name, empty=True)  # refuses zero bytes
-    try:
-        return plain(array)
-    except InputError as error:
-        raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
+    """The columns as they are kept; those that are no features in a form that every kind of file can hold."""
+    found: dict[str, pa.Array] = {}
+    for name, kind in ((column["name"], column["kind"]) for column in columns):
+        if kind != "ignored":
+            found[name] = pa.array(sheet.numbers(name)) if kind == "number" else sheet.texts(name)
+            continue
+        if is_text(sheet.array(name).type):
+            sheet.texts(name, empty=True)  # refuses zero bytes
+        try:
+            found[name] = plain(sheet.array(name))
+        except InputError as error:
+            raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
+    return pa.table(found)
 
 
 def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
@@ -263,9 +253,9 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
         return
     distinct_ids(sheet, id)
     files = {path: inplace.about(path) for path, *_ in sheet.groups}
-    kinds = {column["name"]: column["kind"] for column in columns}
+    kinds = {id: "id"}, {column["name"]: column["kind"] for column in columns}
     for (path, group, _, rows), part in zip(sheet.groups, sheet.parts(), strict=True):
-        places = [inplace.refer(files[path], group, names) for names in ({id: "id"}, kinds)]
+        places = [json.dumps(files[path] | {"group": group, "columns": own}).encode() for own in kinds]
         for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
             if not unpack(place).equals(known):
                 raise InputError(
@@ -277,14 +267,11 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
 
 def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:
     """Some candidates as bytes."""
-    return Chunk(len(ids), _pack(pa.table({"id": ids})), _pack(columns))
-
-
-def _pack(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    sinks = io.BytesIO(), io.BytesIO()
+    for sink, table in zip(sinks, (pa.table({"id": ids}), columns), strict=True):
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return Chunk(len(ids), *(sink.getvalue() for sink in sinks))
 
 
 def unpack(data: bytes) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.core.errors import InputError, shown, unknown
+from aicau.core.errors import InputError, shown
 from aicau.store import Measurement
 from aicau.store.identity import folded
 from aicau.tables.sheet import Sheet, flags
@@ -124,6 +124,7 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
 
 Column = NDArray[np.float64]
 Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts; NaN for nothing
+Reader = Callable[[Sheet, str, NDArray[np.bool_]], Read]
 
 
 def _nothing(sheet: Sheet) -> Column:
@@ -152,18 +153,7 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     return value, [None] * sheet.rows, _nothing(sheet), _nothing(sheet)
 
 
-READERS: dict[str, Callable[[Sheet, str, NDArray[np.bool_]], Read]] = {
-    "regression": _regression,
-    "classification": _classification,
-    "count": _count,
-}
-
-
-def check_task(task: str) -> str:
-    """One of the three tasks; another word is refused."""
-    if task not in READERS:
-        raise unknown("task", task, list(READERS))
-    return task
+READERS: dict[str, Reader] = {"regression": _regression, "classification": _classification, "count": _count}
 
 
 def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:

@@ -6,8 +6,10 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -152,10 +154,7 @@ class Sheet:
 
     def blank(self, column: str) -> NDArray[np.bool_]:
         """Where nothing stands: an empty cell, a null or a NaN."""
-        array = self.array(column)
-        if is_text(array.type):
-            return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(array, "")), ""))
-        return flags(pc.is_null(array, nan_is_null=True))
+        return _empty(self.array(column), nan=True)
 
     def looks_numeric(self, column: str) -> bool:
         """Numbers, or text of which at least half reads as numbers (the rest is then an error to point at)."""
@@ -173,13 +172,11 @@ class Sheet:
         )
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
-        array = pc.utf8_trim_whitespace(pc.fill_null(array, ""))
+        array = _bare_texts(array)
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
-        try:
+        with suppress(pa.ArrowInvalid):
             return _floats(array.cast(pa.float64()))
-        except pa.ArrowInvalid:
-            pass
         texts = array.to_pylist()
         point = next((row for row, text in enumerate(texts) if "." in text and _number(text)), None)
         sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
@@ -207,7 +204,7 @@ class Sheet:
         for name in self.columns:
             array = self.array(name)
             if name != column and is_text(array.type):
-                for text in pc.utf8_trim_whitespace(pc.fill_null(array[:1000], "")).to_pylist():
+                for text in _bare_texts(array[:1000]).to_pylist():
                     if "." in text and _number(text):
                         return False
                     found |= _decimal_comma(text) and not _THOUSANDS.fullmatch(text)
@@ -252,10 +249,13 @@ def _filled(sheet: Sheet) -> Sheet:
     return sheet.where(~blank) if blank.any() else sheet
 
 
-def _empty(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    if not is_text(column.type):
-        return flags(pc.is_null(column))
-    return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), ""))
+def _empty(column: pa.Array | pa.ChunkedArray, nan: bool = False) -> NDArray[np.bool_]:
+    return flags(pc.equal(_bare_texts(column), "") if is_text(column.type) else pc.is_null(column, nan_is_null=nan))
+
+
+def _bare_texts(array: pa.Array | pa.ChunkedArray) -> Any:
+    """Texts without blanks around; nothing is missing."""
+    return pc.utf8_trim_whitespace(pc.fill_null(array, ""))
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
