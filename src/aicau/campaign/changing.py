@@ -11,11 +11,13 @@ from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
-from aicau.core.errors import InputError, shown, unknown
+from aicau.core.errors import InputError, shown
 from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
+
+WHOLE = r"^(0|-?[1-9]\d{0,17})$"  # ids that can be handed out as numbers of 64 bits
 
 
 class Changing(Looking):
@@ -85,7 +87,7 @@ class Changing(Looking):
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
-                if not candidates.whole(new.texts(id)):  # such ids could not be handed out
+                if not pc.all(pc.match_substring_regex(new.texts(id), WHOLE)).as_py():
                     now["id_kind"] = "text"
                 candidates.check_width(read.name, now["candidates"], columns)
                 session.add_chunks(pieces)
@@ -127,9 +129,6 @@ class Changing(Looking):
             if goal is not None:
                 new["goal"] = check_goal(goal, self.task)
             if weight is not None:
-                names = [column["name"] for column in settings["columns"]]
-                if weight not in names:
-                    raise unknown("column of weights", weight, names)
                 self.models.weights(weight)  # refuses what is no weight
                 new["weight"] = weight
             if layout == "none":

@@ -132,17 +132,15 @@ def _picks(
     for own, count in zip(known, counts, strict=True):
         for at, rows in own.items():
             taken[at] = max(taken[at], count[at], *(row.replicate or 0 for row in rows))
-    unit = 1.0
-    if len(parts) == 1 and fitted:
-        unit = float(lead.model.state.scale[0]) ** (2 if lead.model.state.task.squared else 1)
+    state = lead.model.state if len(parts) == 1 and fitted else None
+    unit = 1.0 if state is None else float(state.scale[0]) ** (2 if state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
         words, decided = strategy.reason(choice, 0, place, unit)
         numbers: Numbers = {"rule": strategy.name}
         numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
         if fitted:
-            before = [count[at] for count in counts]
-            rows = [own.get(at, []) for own in known]
+            before, rows = [count[at] for count in counts], [own.get(at, []) for own in known]
             words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
             numbers |= predicted
         else:
@@ -218,10 +216,7 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 def _history(rows: Sequence[Any]) -> str:
     """What the measurements of a candidate said."""
-    labels: Counter[str] = Counter()
-    for row in rows:
-        if row.label is not None:
-            labels[row.label] += row.repeats
+    labels = Counter(row.label for row in rows for _ in range(row.repeats) if row.label is not None)
     if labels:
         label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
         return f" ({most} of {labels.total()} say {label!r})"

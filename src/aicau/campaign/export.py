@@ -65,9 +65,9 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
 def _check_folder(folder: Path, files: list[str]) -> None:
     """Only what an earlier export wrote, and nobody changed since, may be replaced."""
     known = _listed(folder)
-    for path in (folder / file for file in files):
+    for path in (folder / file for file in files if os.path.lexists(folder / file)):
         same = path.is_file() and (path.name == MANIFEST or known.get(str(path.relative_to(folder))) == digest(path))
-        if os.path.lexists(path) and not (known and same):
+        if not (known and same):
             raise InputError(
                 f"{path} is no file of an earlier export, or was changed since; choose another folder,"
                 " or replace it with --force (Python: force=True)"

@@ -190,19 +190,14 @@ class Looking:
             found = candidates.described(session, [row.candidate for row in rows])[[self.settings["id"]]]
         table = pd.DataFrame(rows, columns=schema.measurements.columns.keys())
         result = table.label if self.task == "classification" else table.value.astype("float64")
-        if len(self.targets) == 1:
-            found[self.settings["target"]] = result
-        else:
-            for target in self.targets:
-                found[target] = result.where(table.target == target, None)
+        for target in self.targets:
+            found[target] = result if len(self.targets) == 1 else result.where(table.target == target, None)
+        if len(self.targets) > 1:
             found["target"] = table.target
         if self.settings["batch"] is not None:
             found[self.settings["batch"]] = table.batch
-        found["replicate"] = table.replicate.astype("Int64")
-        found["status"] = table.status
-        found["sem"] = table["sem"].astype("Float64")
-        found["count"] = table.repeats
-        found["tell"] = table.tell
+        found["replicate"], found["status"] = table.replicate.astype("Int64"), table.status
+        found["sem"], found["count"], found["tell"] = table["sem"].astype("Float64"), table.repeats, table.tell
         found["time"] = [said[tell].time for tell in table.tell]
         found["author"] = [said[tell].author for tell in table.tell]
         return found if current else found.assign(superseded_by=table.superseded_by.astype("Int64"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau import ensembles
@@ -65,12 +64,8 @@ def read(rows: Sequence[Any], controls: Sequence[Any] = (), log: bool = False) -
         batch = [0] * len(batch)
     where, together = (torch.tensor(part, dtype=torch.int64)[None] for part in (index, batch))
     values = torch.tensor(y, dtype=torch.float64)[None]
-    return Told(
-        Observations(where, values, torch.zeros_like(where[0]), together),
-        labels,
-        batches,
-        _controls(controls, code, log),
-    )
+    observations = Observations(where, values, torch.zeros_like(where[0]), together)
+    return Told(observations, labels, batches, _controls(controls, code, log))
 
 
 def _controls(rows: Sequence[Any], code: dict[str, int], log: bool) -> Controls | None:
@@ -80,9 +75,8 @@ def _controls(rows: Sequence[Any], code: dict[str, int], log: bool) -> Controls 
     if len({row.plate for row in some}) < 2:
         return None
     name, batch = (torch.tensor(part) for part in ([names.index(r.name) for r in some], [code[r.plate] for r in some]))
-    return Controls(
-        name, torch.tensor([math.log(r.value) if log else r.value for r in some], dtype=torch.float64), batch
-    )
+    values = [math.log(r.value) if log else r.value for r in some]
+    return Controls(name, torch.tensor(values, dtype=torch.float64), batch)
 
 
 def values_behind(mean: float, sem: float | None, count: int) -> list[float]:
@@ -99,12 +93,9 @@ def values_behind(mean: float, sem: float | None, count: int) -> list[float]:
 def replicates(observations: Observations) -> list[tuple[float, float, int]]:
     """(mean, standard deviation, count) of every candidate measured at least twice."""
     index, y = observations.index[0].numpy(), observations.y[0].numpy()
-    found = []
-    for candidate, count in zip(*np.unique(index, return_counts=True), strict=True):
-        if count > 1:
-            values: NDArray[np.float64] = y[index == candidate]
-            found.append((float(values.mean()), float(values.std(ddof=1)), int(count)))
-    return found
+    numbers, counts = np.unique(index, return_counts=True)
+    several = (y[index == candidate] for candidate in numbers[counts > 1])
+    return [(float(values.mean()), float(values.std(ddof=1)), len(values)) for values in several]
 
 
 @dataclass(frozen=True)

@@ -70,23 +70,22 @@ def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
 
 
 def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
-    batch, several = sheet.called(settings["batch"]), targets_of(settings)
-    there = {one: name for one in several if (name := sheet.called(one)) is not None}
+    batch, several = sheet.called(settings["batch"]), "targets" in settings
+    there = {one: name for one in targets_of(settings) if (name := sheet.called(one)) is not None}
     if batch is None or not there:
         missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
     bad = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
-    names, texts, plate = _texts(sheet, id), _texts(sheet, sheet.called("well")), _texts(sheet, batch, empty=False)
-    found = []
+    rows = list(zip(_texts(sheet, id), _texts(sheet, batch, empty=False), strict=True))  # what stands on which plate
+    texts, found = _texts(sheet, sheet.called("well")), []
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
-        skip = bad | sheet.blank(name) if len(several) > 1 else bad
+        skip = bad | sheet.blank(name) if several else bad
         value = sheet.numbers(name, skip)
         for at in np.flatnonzero(~skip).tolist():
-            count[names[at], plate[at]] += 1
-            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
-            own = target if len(several) > 1 else ""
-            found.append(Control(names[at], plate[at], where, float(value[at]), own))
+            count[rows[at]] += 1
+            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[rows[at]]}"
+            found.append(Control(*rows[at], where, float(value[at]), target if several else ""))
     return found
 
 
@@ -106,8 +105,7 @@ def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[st
         on[row.batch or ""].add(row.candidate)
     asks: dict[str, int] = {}
     for plate in dict.fromkeys(plates):
-        known = [ask for ask, own in places.items() if on[plate] & set(own.values())]
-        some = known or sorted(pending)
+        some = [ask for ask, own in places.items() if on[plate] & set(own.values())] or sorted(pending)
         if len(some) != 1:
             words = "no batch with wells is pending" if not some else f"{len(some)} batches with wells are pending"
             raise InputError(

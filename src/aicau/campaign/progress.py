@@ -178,18 +178,14 @@ def _held(session: Session) -> pd.DataFrame:
             unit = np.log if log else float
             measured = sum(float(unit(r.value)) * r.repeats for r in rows) / count
             predicted = float(unit(numbers["prediction"]))
-            loss, error, noise = _loss(task, measured, predicted), measured - predicted, noise / count
+            error, noise = measured - predicted, noise / count
+            loss = error**2
+            if task == "count":  # the Poisson divergence
+                loss = (measured * float(np.log(measured / predicted)) if measured > 0 else 0.0) - measured + predicted
         ends = tuple(np.log(numbers[k]) if log else numbers.get(k, np.nan) for k in ("new_low", "new_high"))
         own = (ask.basis, rows[0].tell, ask.round, candidate, batch, predicted, *ends, measured, loss, unknown, noise)
         found.append((*own, error, 0.0))
     return pd.DataFrame(found, columns=[*HELD, "error", "moved"])
-
-
-def _loss(task: str, y: float, mean: float) -> float:
-    """Squared error, or the Poisson divergence of counts."""
-    if task == "regression":
-        return (y - mean) ** 2
-    return (y * float(np.log(y / mean)) if y > 0 else 0.0) - y + mean
 
 
 def gain(measurements: Any, local: Any, common: float, shared: float) -> float:  # (rounds,) twice

@@ -36,8 +36,13 @@ class Showing(Looking):
             sizes = [size for _, _, size in session.model_rounds() if size]
             states = Counter(row.status for row in session.proposals())
             closed = changes.barred(session, ()).values()
+            parts: dict[str, Any] = {}  # how good predictions are of each of several targets
+            for target, weight in settings.get("targets", ()):
+                own = session.of(target)
+                told = sum(row.status == "ok" for row in own.measurements())
+                parts[target] = {"weight": weight, "measurements": told, "progress": _now(own)}
             return {
-                "candidates": settings["candidates"],
+                **{name: settings[name] for name in ("candidates", "strategy", "seed", "id", "batch")},
                 "measurements": sum(row.status == "ok" for row in current),
                 "measured": len({row.candidate for row in current if row.status == "ok"}),
                 "failed_wells": sum(row.status == FAILED for row in current),
@@ -54,15 +59,11 @@ class Showing(Looking):
                 "model_bytes": sum(sizes),
                 "task": task_of(settings),
                 "classes": sorted({row.label for row in current} - {None}),
-                "strategy": settings["strategy"],
                 "ensemble": ensemble_of(settings),
                 "goal": settings.get("goal", "map"),
                 "weight": settings.get("weight"),
-                "seed": settings["seed"],
-                "id": settings["id"],
                 "target": ", ".join(targets_of(settings)),
-                "batch": settings["batch"],
-                **_where(session),
+                **({"progress": None, "targets": parts} if parts else {"progress": _now(session)}),
                 "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
                 "warnings": _warnings(session),
             }
@@ -143,10 +144,10 @@ class Showing(Looking):
             rounds predicted. Root mean squares for values, mean losses for labels and counts. Rows of several targets
             stand below each other, with the `target` of each.
         """
-        if len(self.targets) > 1:
-            parts = [(view.settings["target"], view.outlook().rounds) for view in self.views()]
-            return pd.concat([rounds.assign(target=name) for name, rounds in parts], ignore_index=True)
-        return self.outlook().rounds
+        if len(self.targets) == 1:
+            return self.outlook().rounds
+        parts = [view.outlook().rounds.assign(target=view.settings["target"]) for view in self.views()]
+        return pd.concat(parts, ignore_index=True)
 
     def advice(self) -> str:
         """Whether to go on or to stop, and why."""
@@ -243,18 +244,6 @@ def _measured(session: Session) -> dict[int, tuple[Any, int]]:
         return {c: (min(some, key=lambda name: (-some[name], name)), some.total()) for c, some in found.items()}
     sums = {c: math.fsum(value * n for value, n in some.items()) for c, some in found.items()}
     return {c: (sums[c] / some.total(), some.total()) for c, some in found.items()}
-
-
-def _where(session: Session) -> dict[str, Any]:
-    """How good predictions are: of the target, or of each of several."""
-    if "targets" not in session.settings:
-        return {"progress": _now(session)}
-    found = {}
-    for target, weight in session.settings["targets"]:
-        own = session.of(target)
-        told = sum(row.status == "ok" for row in own.measurements())
-        found[target] = {"weight": weight, "measurements": told, "progress": _now(own)}
-    return {"progress": None, "targets": found}
 
 
 def _now(session: Session) -> dict[str, Any] | None:

@@ -86,9 +86,7 @@ class Telling(Looking):
         check_other(table, self.store.engine.url.database)
         read = tables.read(table, None, sheet, skip)
         numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
-        wrong: dict[int, str] = {}
-        found: dict[int, str] = {}
-        counts: dict[str, Any] = {}
+        wrong, found, counts = dict[int, str](), dict[int, str](), dict[str, Any]()
         while len(wrong) < read.rows:
             left = ~np.isin(numbers, list(wrong))
             try:
@@ -114,10 +112,8 @@ class Telling(Looking):
             counts = self._store(session, sheet, parsed, correct, None, new)
             added.update(_key(row) for row in session.measurements() if row.id > first)
             raise _Undo
-        lines = dict.fromkeys((row.line for row in rows), KNOWN)
-        if controls:
-            own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
-            lines |= dict.fromkeys(own, CONTROL)
+        lines = {sheet.row(at): CONTROL for at in range(sheet.rows) if controls}
+        lines |= {rest.row(at): BLANK for at in range(rest.rows)} | {row.line: KNOWN for row in rows}
         for row in rows:
             if added[_key(row)] > 0:
                 added[_key(row)] -= 1

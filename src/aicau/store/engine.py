@@ -84,11 +84,10 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
         # An engine hides the password after the user when it is printed, but not those among the parameters.
         secret = {name: word for name, word in url.query.items() if secretive(f"{name}={word}")}
-        arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
+        how: dict[str, Any] = {"paramstyle": "format", "pool_size": 1, "max_overflow": 4, "pool_timeout": wait}
+        how["connect_args"] = {"connect_timeout": 10, "options": options, **secret}
         try:
-            shown = url.difference_update_query(list(secret))
-            pool = {"pool_size": 1, "max_overflow": 4, "pool_timeout": wait}
-            return create_engine(shown, connect_args=arguments, paramstyle="format", **pool)  # rows are tuples
+            return create_engine(url.difference_update_query(list(secret)), **how)  # rows are tuples
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
     path = Path(str(url.database)).resolve()

@@ -203,19 +203,14 @@ def _value(row: Any) -> tuple[Any, ...]:
 def _once(rows: list[Measurement]) -> list[Measurement]:
     """A numbered replicate counts once, and has one value; it may have failed before."""
     numbered: dict[tuple[int, str], Measurement] = {}
-    found = []
-    for row in rows:
-        if row.replicate is not None:
-            other = numbered.setdefault((row.replicate, row.status), row)
-            if _value(other) != _value(row):
-                raise InputError(
-                    f"rows {other.line} and {row.line} are both replicate {row.replicate} of one id and batch, with"
-                    " different values; give each a number of its own, or leave the column 'replicate' out"
-                )
-            if other is not row:
-                continue
-        found.append(row)
-    return found
+    for row in (row for row in rows if row.replicate is not None):
+        other = numbered.setdefault((row.replicate, row.status), row)  # type: ignore[arg-type]
+        if _value(other) != _value(row):
+            raise InputError(
+                f"rows {other.line} and {row.line} are both replicate {row.replicate} of one id and batch, with"
+                " different values; give each a number of its own, or leave the column 'replicate' out"
+            )
+    return [row for row in rows if row.replicate is None or numbered[row.replicate, row.status] is row]
 
 
 def _says(row: Measurement, old: Any) -> str:

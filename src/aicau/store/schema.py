@@ -31,31 +31,35 @@ def _given(kind: Any, *names: str) -> list[Column[Any]]:
     return [Column(name, kind, nullable=False) for name in names]
 
 
-def _table(name: str, *columns: Column[Any]) -> Table:
-    return Table(name, metadata, *columns)
-
-
-meta = _table("meta", Column("key", Text, primary_key=True), *_given(Text, "value"))
-chunks = _table(
-    "chunks", _key("number"), *_given(Integer, "size"), *_given(Text, "digest"), *_given(LargeBinary, "ids", "features")
+meta = Table("meta", metadata, Column("key", Text, primary_key=True), *_given(Text, "value"))
+chunks = Table(
+    "chunks",
+    metadata,
+    _key("number"),
+    *_given(Integer, "size"),
+    *_given(Text, "digest"),
+    *_given(LargeBinary, "ids", "features"),
 )
-asks = _table(
+asks = Table(
     "asks",
+    metadata,
     _key("id"),
     Column("request", Text, unique=True),
     *_given(Integer, "round", "basis", "size"),
     *_given(Text, "strategy"),
 )
-proposals = _table(
+proposals = Table(
     "proposals",
+    metadata,
     _key("ask"),
     _key("position"),
     *_given(Integer, "candidate", "replicate"),
     *_given(Text, "status", "why", "numbers"),
 )
-tells = _table("tells", _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
-measurements = _table(
+tells = Table("tells", metadata, _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
+measurements = Table(
     "measurements",
+    metadata,
     _key("id"),
     *_given(Integer, "tell", "candidate"),
     *_given(Text, "status"),
@@ -66,15 +70,17 @@ measurements = _table(
     Column("label", Text),  # in place of a value where classes are measured
     Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
-events = _table(
+events = Table(
     "events",
+    metadata,
     _key("id"),
     *_given(Text, "time", "author", "kind"),
     Column("reference", Integer),
     *_given(Text, "detail"),
 )
-models = _table(
+models = Table(
     "models",
+    metadata,
     _key("basis"),
     *_given(Integer, "round"),
     *_given(LargeBinary, "tensors"),

@@ -112,19 +112,13 @@ class Session:
         return sorted(self.connection.scalars(select(proposals.c.candidate).filter_by(status=status).distinct()))
 
     def add_ask(
-        self,
-        rows: Sequence[tuple[int, int, str, str]],  # candidate, replicate, why, numbers as JSON
-        request: str | None,
-        round: int,
-        basis: int,
-        strategy: str,
-        author: str,
-        **detail: Any,
+        self, rows: Sequence[Any], request: str | None, round: int, basis: int, strategy: str, author: str, **more: Any
     ) -> int:
+        """Its number; a row is candidate, replicate, why, numbers as JSON."""
         ask = self.number(asks.c.id) + 1
         self.insert(asks, [(ask, request, round, basis, len(rows), strategy)])
         self.insert(proposals, [(ask, at, row[0], row[1], PENDING, *row[2:]) for at, row in enumerate(rows)])
-        self.event("ask", author, ask, request=request, round=round, size=len(rows), **detail)
+        self.event("ask", author, ask, request=request, round=round, size=len(rows), **more)
         return ask
 
     def move(self, keys: Sequence[tuple[int, int]], status: str) -> None:
@@ -171,8 +165,7 @@ class Session:
 
     def model(self, basis: int) -> Row[Any] | None:
         """None where none was kept, its tensors were dropped, or it is not what was kept."""
-        row = self._model(basis)
-        if row is None or not row.tensors:
+        if (row := self._model(basis)) is None or not row.tensors:
             return None
         return row if not self.target else _part(row, self.target)
 
@@ -220,18 +213,17 @@ class Session:
 
     def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
         """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
-        dropped = freed = 0
+        dropped = []
         for basis, _, size in self.model_rounds():
-            one, row = models.c.basis == basis, self._model(basis)
-            if row is None:
-                self.connection.execute(delete(models).where(one))
+            if (row := self._model(basis)) is None:
+                self.connection.execute(delete(models).filter_by(basis=basis))
             elif size and basis not in keep:
                 left = {"tensors": b"", "digest": model_digest(b"", row.info)}
-                self.connection.execute(update(models).where(one).values(**left))
+                self.connection.execute(update(models).filter_by(basis=basis).values(**left))
             else:
                 continue
-            dropped, freed = dropped + 1, freed + size
-        return dropped, freed
+            dropped.append(size)
+        return len(dropped), sum(dropped)
 
 
 def _part(row: Row[Any], target: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, func, or_, select
 
 from aicau.store import identity, outliers
-from aicau.store.changes import answers, renamed, void
+from aicau.store.changes import Answers, answers, renamed, void
 from aicau.store.identity import Measurement
 from aicau.store.schema import measurements, tells
 from aicau.store.session import COMPLETED, FAILED, PENDING, Session
@@ -126,12 +126,7 @@ def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Co
     return words
 
 
-def _settle(
-    asked: Sequence[Row[Any]],
-    found: identity.Compared,
-    answered: dict[tuple[int, int], dict[str, str]],
-    targets: Sequence[str],
-) -> dict[tuple[int, int], dict[str, str]]:
+def _settle(asked: Sequence[Any], found: identity.Compared, answered: Answers, targets: Sequence[str]) -> Answers:
     """Pending proposals that new rows answer, target by target: one for each good value, then one for each failed well.
 
     What replaces a row answers nothing.
@@ -142,7 +137,7 @@ def _settle(
         good[row.waits] += row.repeats if row.status != FAILED else 0
     for row in found.replaced:
         left[row.candidate, row.target] -= row.repeats
-    now: dict[tuple[int, int], dict[str, str]] = {}
+    now: Answers = {}
     for proposal in asked:
         key = (proposal.ask, proposal.position)
         for target in targets:

@@ -138,15 +138,10 @@ def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
     return ids.cast(pa.int64()) if settings.get("id_kind") == "integer" else ids
 
 
-def whole(ids: pa.Array) -> bool:
-    """Whether ids are whole numbers of 64 bits, written as numbers are."""
-    return bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9]\d{0,17})$")).as_py())
-
-
 def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
     """What `encode` needs of each column, by two passes over the rows."""
-    counts: dict[str, Counter[str]] = {c["name"]: Counter() for c in columns if c["kind"] == "category"}
-    sizes: dict[str, float] = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
+    counts = {c["name"]: Counter[str]() for c in columns if c["kind"] == "category"}
+    sizes = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
     for part in sheet.parts():
         for name, found in counts.items():
             pairs = pc.value_counts(part.texts(name))

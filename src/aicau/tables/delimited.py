@@ -86,7 +86,7 @@ def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
     mark = next(iter(even or several), said or ",")
     if not found[mark] and wrong:
         raise InputError(f"{name}, row 1: not a line of column names ({wrong})")
-    names = found[mark][0] if found[mark] else []
+    names = next(iter(found[mark]), [])
     if not any(names):
         raise InputError(f"{name} is empty; expected a line of column names and then one line per row")
     too_many(len(names), name)
@@ -107,10 +107,10 @@ def _title(data: bytes) -> str:
 
 def _table(data: bytes, name: str, skip: int, header: list[str], mark: str) -> tuple[pa.Table, NDArray[np.int64]]:
     rows = _rows(data, name, mark, skip)
-    bad: list[tuple[int, int, int]] = []
+    bad: list[Any] = []
 
     def remember(row: Any) -> str:
-        bad.append((row.number, row.expected_columns, row.actual_columns))
+        bad.append(row)
         return "error"
 
     positions = [str(i) for i in range(len(header))]

@@ -44,8 +44,7 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
         data, found = b"", _from_frame(source, name or "the table")
     elif isinstance(source, str | Path):
         data = _content(Path(source))
-        name = short(Path(source).name if os.path.isfile(source) else source)
-        found = _from_bytes(data, name, sheet, skip)
+        found = _from_bytes(data, short(Path(source).name if os.path.isfile(source) else source), sheet, skip)
     else:
         raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if skip and (isinstance(source, pd.DataFrame) or data[:4] == b"PAR1"):

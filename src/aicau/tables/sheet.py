@@ -143,13 +143,11 @@ class Sheet:
             array = array.cast(pa.string())
         if not is_text(array.type) and not pa.types.is_null(array.type):
             raise self._kind(column, "labels", array.type)
-        found: list[str | None] = []
-        for row, text in enumerate(array.to_pylist()):
-            label = None if skip[row] else (text or "").strip()
+        found = [None if skip[row] else (text or "").strip() for row, text in enumerate(array.to_pylist())]
+        for row, label in enumerate(found):
             if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
-                got = shown(text) if label else f"an empty cell{instead}"
+                got = shown(array[row].as_py()) if label else f"an empty cell{instead}"
                 raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
-            found.append(label)
         return found
 
     def blank(self, column: str) -> NDArray[np.bool_]:
@@ -200,15 +198,11 @@ class Sheet:
 
     def _commas(self, column: str) -> bool:
         """Whether other columns have decimal commas, and none has decimal points."""
-        found = False
-        for name in self.columns:
-            array = self.array(name)
-            if name != column and is_text(array.type):
-                for text in _bare_texts(array[:1000]).to_pylist():
-                    if "." in text and _number(text):
-                        return False
-                    found |= _decimal_comma(text) and not _THOUSANDS.fullmatch(text)
-        return found
+        others = [self.array(name)[:1000] for name in self.columns if name != column]
+        texts = [text for some in others if is_text(some.type) for text in _bare_texts(some).to_pylist()]
+        if any("." in text and _number(text) for text in texts):
+            return False
+        return any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
 
 
 def checked(sheet: Sheet) -> Sheet:
@@ -243,9 +237,8 @@ def _filled(sheet: Sheet) -> Sheet:
     sheet = replace(sheet, table=sheet.table.select(keep))
     blank = np.full(sheet.rows, bool(keep))
     for column in sheet.table.columns:
-        if not blank.any():
-            return sheet
-        blank &= _empty(column)
+        if blank.any():
+            blank &= _empty(column)
     return sheet.where(~blank) if blank.any() else sheet
 
 
