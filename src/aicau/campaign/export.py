@@ -99,7 +99,7 @@ def _candidates(session: Session) -> Iterator[pa.Table]:
 def _rows(name: str, session: Session, ids: pa.Array) -> pa.Table:
     """One of our tables, with candidates by their ids; measurements also with when and by whom each was told."""
     table, settings = schema.metadata.tables[name], session.settings
-    rows = session.table(table) if name != "measurements" else session.measurements(current=False)
+    rows = session.table(table)
     values = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
     found = {c.name: pa.array(v, KINDS[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
     if "candidate" in found:

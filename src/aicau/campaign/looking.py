@@ -44,7 +44,7 @@ class Looking:
                 f"open a campaign with Campaign.open({shown(store)}), or make one with Campaign.create({shown(store)},"
                 " pool, target)"
             )
-        self.store = store
+        self.store = self.whole = store  # `whole`: of all targets, where this is one of several
         self.author = check_author(author)
         self.models = Models(store)
         self._views: dict[str, Self] = {}
@@ -67,7 +67,7 @@ class Looking:
             return self
         if target not in self._views:
             self._views[target] = type(self)(self.store.of(target), self.author)
-            self._views[target].models.pool = self.models
+            self._views[target].models.pool, self._views[target].whole = self.models, self.store
         return self._views[target]
 
     def views(self) -> list[Self]:
@@ -179,7 +179,7 @@ class Looking:
 
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
-        return examine(self.store)
+        return examine(self.whole)
 
     def measurements(self, current: bool = True) -> pd.DataFrame:
         """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`

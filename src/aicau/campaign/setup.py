@@ -218,15 +218,5 @@ def check_scale(scale: str, task: str) -> str:
     return scale
 
 
-def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], controls: Sequence[Any]) -> None:
-    """A logarithm needs positive values."""
-    values = [(r.value, f"row {r.line}") for r in rows] + [(c.value, f"control {c.name}") for c in controls]
-    for value, where in values if is_log(settings) else ():
-        if value is not None and value <= 0:
-            words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
-            what = f"{settings['target']} is {value:g}"
-            raise InputError(f"{file}, {where}: {what}, and --scale log needs positive values; {words}")
-
-
 def strategy_of(settings: dict[str, Any]) -> "Strategy":
     return parse_strategy(settings["strategy"], task_of(settings))

@@ -215,7 +215,7 @@ class Showing(Looking):
         """
         from aicau.campaign.export import export
 
-        return export(self.store, named(folder), force)
+        return export(self.whole, named(folder), force)
 
     def __repr__(self) -> str:
         found = self.status()

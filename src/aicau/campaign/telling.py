@@ -15,7 +15,7 @@ from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.plates import Control
-from aicau.campaign.setup import check_positive
+from aicau.campaign.setup import is_log
 from aicau.core.errors import InputError
 from aicau.core.files import check_other
 from aicau.store import PENDING, Measurement, Session, Told, add_tell, schema
@@ -131,7 +131,12 @@ class Telling(Looking):
         if rest.rows or not controls:
             how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
             rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
-        check_positive(settings, sheet.name, rows, controls)
+        values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
+        for value, where in values if is_log(settings) else ():  # a logarithm needs positive ones
+            if value is not None and value <= 0:
+                words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
+                what = f"{settings['target']} is {value:g}"
+                raise InputError(f"{sheet.name}, {where}: {what}, and --scale log needs positive values; {words}")
         return rows, controls, notes, rest
 
     def _store(

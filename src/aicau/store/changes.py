@@ -36,13 +36,6 @@ def last_change(session: Session) -> int:
     return int(session.connection.scalar(select(func.max(events.c.id)).where(events.c.kind.in_(KINDS))) or 0)
 
 
-def settings(session: Session, base: dict[str, Any]) -> dict[str, Any]:
-    """The settings as they are now: those of the beginning, and what was changed since."""
-    for _, detail in changes(session, "add", "change"):
-        base = base | detail["settings"]
-    return base
-
-
 def void(session: Session) -> set[int]:
     """Tells that were taken back, and those that took them back: what they superseded does not count as known."""
     return {number for row, detail in changes(session, "untell") for number in (row.reference, detail["tell"])}

@@ -72,7 +72,9 @@ class Store:
         """With the settings as they are now: another station may have changed them."""
         session = Session(connection, self.settings, self.target)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
-            now = changes.settings(session, _settings(session.meta(), self.where))
+            now = _settings(session.meta(), self.where)  # of the beginning
+            for _, detail in changes.changes(session, "add", "change"):
+                now |= detail["settings"]
             self.settings.update(only(now, self.target) if self.target else now)
             self.seen["change"] = last
         return session
