@@ -11,7 +11,7 @@ from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
@@ -129,6 +129,9 @@ class Changing(Looking):
             if goal is not None:
                 new["goal"] = check_goal(goal, self.task)
             if weight is not None:
+                names = [column["name"] for column in settings["columns"]]
+                if weight not in names:
+                    raise unknown("column of weights", weight, names)
                 self.models.weights(weight)  # refuses what is no weight
                 new["weight"] = weight
             if layout == "none":

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from aicau.campaign.setup import check_weights, ensemble_of, is_log, strategy_of, task_of
-from aicau.core.errors import InputError, unknown
+from aicau.core.errors import InputError
 from aicau.store import Moment, Store, inplace
 from aicau.tables import candidates
 
@@ -67,7 +67,8 @@ class Models:
             for _, _, features in session.features():
                 table = candidates.unpack(features)
                 if column not in table.column_names:
-                    raise unknown("column of weights", column, table.column_names)
+                    known = ", ".join(table.column_names)
+                    raise InputError(f"the candidates have no column {column!r}; known: {known}")
                 parts.append(pd.to_numeric(table.column(column).to_pandas(), errors="coerce").to_numpy(dtype=float))
         return torch.from_numpy(check_weights(np.concatenate(parts), column))
 

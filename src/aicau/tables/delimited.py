@@ -107,10 +107,10 @@ def _title(data: bytes) -> str:
 
 def _table(data: bytes, name: str, skip: int, header: list[str], mark: str) -> tuple[pa.Table, NDArray[np.int64]]:
     rows = _rows(data, name, mark, skip)
-    bad: list[Any] = []
+    bad: list[tuple[int, int, int]] = []
 
     def remember(row: Any) -> str:
-        bad.append(row)
+        bad.append((row.number, row.expected_columns, row.actual_columns))
         return "error"
 
     positions = [str(i) for i in range(len(header))]
