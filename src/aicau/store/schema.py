@@ -31,35 +31,31 @@ def _given(kind: Any, *names: str) -> list[Column[Any]]:
     return [Column(name, kind, nullable=False) for name in names]
 
 
-meta = Table("meta", metadata, Column("key", Text, primary_key=True), *_given(Text, "value"))
-chunks = Table(
-    "chunks",
-    metadata,
-    _key("number"),
-    *_given(Integer, "size"),
-    *_given(Text, "digest"),
-    *_given(LargeBinary, "ids", "features"),
+def _table(name: str, *columns: Column[Any]) -> Table:
+    return Table(name, metadata, *columns)
+
+
+meta = _table("meta", Column("key", Text, primary_key=True), *_given(Text, "value"))
+chunks = _table(
+    "chunks", _key("number"), *_given(Integer, "size"), *_given(Text, "digest"), *_given(LargeBinary, "ids", "features")
 )
-asks = Table(
+asks = _table(
     "asks",
-    metadata,
     _key("id"),
     Column("request", Text, unique=True),
     *_given(Integer, "round", "basis", "size"),
     *_given(Text, "strategy"),
 )
-proposals = Table(
+proposals = _table(
     "proposals",
-    metadata,
     _key("ask"),
     _key("position"),
     *_given(Integer, "candidate", "replicate"),
     *_given(Text, "status", "why", "numbers"),
 )
-tells = Table("tells", metadata, _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
-measurements = Table(
+tells = _table("tells", _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
+measurements = _table(
     "measurements",
-    metadata,
     _key("id"),
     *_given(Integer, "tell", "candidate"),
     *_given(Text, "status"),
@@ -70,17 +66,15 @@ measurements = Table(
     Column("label", Text),  # in place of a value where classes are measured
     Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
 )
-events = Table(
+events = _table(
     "events",
-    metadata,
     _key("id"),
     *_given(Text, "time", "author", "kind"),
     Column("reference", Integer),
     *_given(Text, "detail"),
 )
-models = Table(
+models = _table(
     "models",
-    metadata,
     _key("basis"),
     *_given(Integer, "round"),
     *_given(LargeBinary, "tensors"),
