@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from aicau.campaign.campaign import Campaign
-from aicau.campaign.model import Model
-from aicau.campaign.rows import Told, replicates
+from aicau.campaign.model import Model, Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp.plates import plate_effects
