@@ -1,15 +1,16 @@
 """`python -m bench`: the comparison with the field, from the root of the repository."""
 
-import json
 import math
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Option
 
-from aicau.cli.app import START, fail
+from aicau.cli.app import fail
 from aicau.cli.options import Address, Device, EngineName, Seed
-from aicau.cli.output import progress
+from aicau.cli.output import run_to_page
 from aicau.core.engine import Engine
 from aicau.core.errors import AicauError
 
@@ -19,81 +20,52 @@ app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 @app.callback(invoke_without_command=True)
 def bench(
     context: typer.Context,
-    suite: Annotated[str, typer.Option(help="toy, noisy, real, classes or phase")] = "toy",
-    data: Annotated[Path | None, typer.Option(help="For real: the folder of a data set, or of several")] = None,
-    strategy: Annotated[
-        list[str] | None, typer.Option(help="Compare these only (strategies or peers); repeat to compare")
-    ] = None,
-    panel: Annotated[list[str] | None, typer.Option(help="These panels only, e.g. type2-10 or agnp; repeat")] = None,
-    ensemble: Annotated[str, typer.Option(help="The model that all methods share")] = "paper",
-    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 10,
+    suite: Annotated[str, Option(help="toy, noisy, real, classes or phase")] = "toy",
+    data: Annotated[Path | None, Option(help="For real: the folder of a data set, or of several")] = None,
+    strategy: Annotated[list[str] | None, Option(help="Only this strategy or peer; repeat for several")] = None,
+    panel: Annotated[list[str] | None, Option(help="Only this panel or data set, such as type2-10; repeat")] = None,
+    ensemble: Annotated[str, Option(help="The model of all methods: paper (networks) or process")] = "paper",
+    runs: Annotated[int, Option(help="Repetitions; all methods share their points and noise")] = 10,
     seed: Seed = 0,
-    most: Annotated[int, typer.Option(help="For real: points of the pool, drawn from the data set")] = 2000,
-    gp: Annotated[bool, typer.Option("--gp", help="Lines with a Gaussian process of their own, too (slow)")] = False,
+    most: Annotated[int, Option(help="For real: points of the pool, drawn from the data set")] = 2000,
+    gp: Annotated[bool, Option("--gp", help="Also methods with a Gaussian process of their own (slow)")] = False,
     device: Device = "auto",
-    jobs: Annotated[int, typer.Option(help="Processes, one core each; same numbers on the CPU, sooner")] = 1,
+    jobs: Annotated[int, Option(help="Processes, one core each: the same numbers, sooner")] = 1,
     engine: EngineName = "local",
     address: Address = None,
-    out: Annotated[Path, typer.Option(help="Folder for tables, pictures and bench.md")] = Path("results/bench"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
+    out: Annotated[Path, Option(help="Folder for tables, pictures and bench.md")] = Path("results/bench"),
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Compare with random, space filling, the paper and the methods of other packages, on the same models and noise.
 
     Example: python -m bench --suite toy --panel type2-10 --strategy random --strategy br:posterior:gain --runs 3
     """
-    from functools import partial
-
     if context.invoked_subcommand is not None:
         return
-    if out.exists() and not out.is_dir():
-        raise AicauError(f"cannot write to {out}: it is not a folder")
-    words, where = tuple(strategy or ()), Engine(engine, jobs, address)
-    if suite == "phase":
-        from bench.phase import HANDFUL, Grid, diagram
+    from bench.phase import diagram
+    from bench.report import compare
+    from bench.suites import Settings
 
-        if data is not None or panel or gp:
-            raise AicauError("the phase diagram has its own problems: leave out --data, --panel and --gp")
-        work = partial(diagram, Grid(words or HANDFUL, runs, seed, ensemble), out, device, engine=where)
-        page = "phase.md"
-    else:
-        from bench.report import compare
-        from bench.suites import Settings
-
-        settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
-        work = partial(compare, settings, out, device, engine=where)
-        page = "bench.md"
-    if as_json:
-        print(json.dumps(work(begin=START), allow_nan=False))
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    with progress("starting", 100) as update:
-        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
-        summary = work(begin=START, report=say)
-    console = Console()
-    console.print(Markdown((out / page).read_text()))
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict)
-    console.print(f"{suite}: {runs} runs in {seconds['total']:.0f} s; files in {out}")
+    words, phase = tuple(strategy or ()), suite == "phase"
+    settings = Settings(suite, words, runs, seed, ensemble, gp, data, most, tuple(panel or ()))
+    work = partial(diagram if phase else compare, settings, out, device, engine=Engine(engine, jobs, address))
+    run_to_page(work, out / ("phase.md" if phase else "bench.md"), as_json, suite)
 
 
 @app.command()
 def campaign(
-    data: Annotated[Path, typer.Option(help="The folder of a data set, or of several")],
-    line: Annotated[
-        list[str] | None, typer.Option(help="These lines only, e.g. aicau or random+forest; repeat")
-    ] = None,
-    panel: Annotated[list[str] | None, typer.Option(help="These data sets only; repeat")] = None,
-    goal: Annotated[str, typer.Option(help="map, max, min, above:T or below:T; T in standard deviations")] = "map",
-    runs: Annotated[int, typer.Option(help="Paired repetitions")] = 4,
+    data: Annotated[Path, Option(help="The folder of a data set, or of several")],
+    line: Annotated[list[str] | None, Option(help="Only this line, such as random+forest; repeat")] = None,
+    panel: Annotated[list[str] | None, Option(help="Only this data set; repeat for several")] = None,
+    goal: Annotated[str, Option(help="map, max, min, above:T or below:T; T in standard deviations")] = "map",
+    runs: Annotated[int, Option(help="Repetitions; all methods share their points and noise")] = 4,
     seed: Seed = 0,
-    most: Annotated[int, typer.Option(help="Points of the pool, drawn from the data set")] = 500,
-    jobs: Annotated[int, typer.Option(help="Processes, one core each")] = 1,
+    most: Annotated[int, Option(help="Points of the pool, drawn from the data set")] = 500,
+    jobs: Annotated[int, Option(help="Processes, one core each")] = 1,
     engine: EngineName = "local",
     address: Address = None,
-    seconds: Annotated[float, typer.Option(help="Begin nothing new after so long")] = math.inf,
-    out: Annotated[Path, typer.Option(help="Folder for the tables; what stands there is not computed again")] = Path(
+    seconds: Annotated[float, Option(help="Begin nothing new after so many seconds")] = math.inf,
+    out: Annotated[Path, Option(help="Folder for the tables; what is there already is not computed again")] = Path(
         "results/campaign"
     ),
 ) -> None:

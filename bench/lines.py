@@ -5,7 +5,7 @@ import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,19 +42,15 @@ class Said:
     high: Tensor | None = None
 
     @classmethod
+    def of(cls, prediction: Any) -> "Said":
+        """What a campaign hands out."""
+        said = replace(prediction, level=LEVEL)
+        return cls(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
+
+    @classmethod
     def normal(cls, mean: Tensor, spread: Tensor, new: Tensor) -> "Said":
         """A normal posterior; `new` is the standard deviation of a new measurement."""
         return cls(mean, spread, mean - NORMAL * new, mean + NORMAL * new)
-
-
-class Line(Protocol):
-    """One run of a design with its predictor."""
-
-    def told(self, rows: Observations, new: int, round: int) -> Said:
-        """What is predicted after all rows, the last `new` of which are new."""
-
-    def ask(self, m: int, room: Tensor) -> list[int]:
-        """The next m points."""
 
 
 class Laboratory:
@@ -74,9 +70,7 @@ class Laboratory:
         index, y, plate = (part[0, -new:].tolist() for part in (rows.index, rows.y, rows.batch))
         table = {"id": [self.ids[at] for at in index], "y": y, "plate": [f"p{at}" for at in plate]}
         self.campaign.tell(pd.DataFrame(table))
-        said: Any = self.campaign.models.current().predict()
-        said = replace(said, level=LEVEL)
-        return Said(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
+        return Said.of(self.campaign.models.current().predict())
 
     def ask(self, m: int, room: Tensor) -> list[int]:
         used = set((room == 0).nonzero()[:, 0].tolist()) - self.spent
@@ -142,8 +136,7 @@ class Networks:
 def handed_out(x: Tensor, rows: Observations, keys: Tensor, round: int) -> Said:  # (n, d)
     """What a campaign predicts, without its files."""
     state = Round(MLP()).fit(x, rows, round_keys(keys, round))
-    said = replace(ValuePredictor.fit(state).predict(state), level=LEVEL)
-    return Said(said.mean, said.unknown.sqrt(), said.new_low, said.new_high)
+    return Said.of(ValuePredictor.fit(state).predict(state))
 
 
 class Random:
@@ -175,8 +168,9 @@ class Random:
         return free[:m]
 
 
-def make(name: str, problem: Problem, keys: Tensor, goal: str) -> Line:
-    """A line by its name."""
+def make(name: str, problem: Problem, keys: Tensor, goal: str) -> Laboratory | Process | Networks | Random:
+    """A line by its name. `told` gives what it predicts after all rows, the last `new` of which are new; `ask` the next
+    m points, of those that still have room."""
     if name in ("aicau", "aicau:map"):
         return Laboratory(problem, keys, goal if name == "aicau" else "map")
     if name.startswith("random+"):
@@ -184,7 +178,9 @@ def make(name: str, problem: Problem, keys: Tensor, goal: str) -> Line:
     if name == "qlognei":
         return Process(replace(qnipv.LINE, name=name, select=qlognei), problem, keys)
     if name == "straddle":
-        return Process(replace(qnipv.LINE, name=name, select=partial(straddle, threshold(goal))), problem, keys)
+        if (at := Goal.parse(goal).threshold) is None:
+            raise InputError("straddle looks for a threshold: add --goal above:1, for example")
+        return Process(replace(qnipv.LINE, name=name, select=partial(straddle, at)), problem, keys)
     if name in peers.GP_LINES:
         return Process(peers.GP_LINES[name], problem, keys)
     return Networks(name, problem, keys)
@@ -223,11 +219,3 @@ def straddle(at: float, model: Any, pool: Tensor, allowed: Tensor, m: int, key: 
         free[chosen[-1]] = False
         variance = variance.after(model, pool, chosen[-1])
     return chosen
-
-
-def threshold(goal: str) -> float:
-    """T of a goal; a line that needs one says so."""
-    at = Goal.parse(goal).threshold
-    if at is None:
-        raise InputError("straddle looks for a threshold: add --goal above:1, for example")
-    return at

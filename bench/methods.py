@@ -15,6 +15,7 @@ DEFAULT = DEFAULTS[REGRESSION.name]
 OURS = (DEFAULT, "pemse:direct:spread")
 REFERENCE = "br:perfect:spread"  # knows the truth: what could be gained, no competitor
 SIMPLE = ("random", "farthest", "lc")
+HANDFUL = ("random", "farthest", "pemse:quadratic:eigen", "pemse:direct:spread", DEFAULT)  # of the phase diagram
 PAPER = tuple(word for word in paper.BATCHED if "perfect" not in word)
 STRONG = tuple(f"{m}:{f}" for m in ("lcmd", "bait", "badge", "coreset", "batchbald") for f in ("grad", "sigma"))
 _PACKAGE = {

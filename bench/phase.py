@@ -2,86 +2,32 @@
 
 import json
 import math
-import time
-from dataclasses import dataclass
-from functools import partial
-from itertools import product
 from pathlib import Path
 
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
-from aicau import problems
-from aicau.core import checks
 from aicau.core.engine import HERE, Engine
-from aicau.core.errors import InputError, unknown
-from aicau.core.files import write_whole
 from aicau.core.statistics import Interval, paired_ratio
-from aicau.ensembles import ENSEMBLES, Ensemble
+from aicau.ensembles import Ensemble
 from aicau.paper.plan import Report, silent
+from aicau.paper.reproduce import Folder
 from aicau.simulation.curves import COLOURS
-from aicau.simulation.simulate import simulate
-from bench.methods import DEFAULT, method
+from bench import suites
+from bench.suites import Outcome, Settings
 from bench.words import cell, table
 
-HANDFUL = ("random", "farthest", "pemse:quadratic:eigen", "pemse:direct:spread", DEFAULT)
-SCALES = (0.5, 1.0, 2.0, 5.0)
-LENGTHS = (0.2, 0.8, math.pi / 2, 5.0)
 
-
-@dataclass(frozen=True)
-class Grid:
-    """The cells of the diagram and what runs in each."""
-
-    strategies: tuple[str, ...] = HANDFUL
-    runs: int = 10
-    seed: int = 0
-    ensemble: str = "paper"
-    scales: tuple[float, ...] = SCALES
-    lengths: tuple[float, ...] = LENGTHS
-    initial: int = 10
-    batch_size: int = 10
-    rounds: int = 10
-    side: int = 50  # points along each side of the pool
-
-    def __post_init__(self) -> None:
-        if len(set(self.strategies)) < 2:
-            raise InputError("a phase diagram needs at least two strategies")
-        if self.ensemble not in ENSEMBLES:
-            raise unknown("ensemble", self.ensemble, list(ENSEMBLES))
-        checks.positive(self.runs, "runs")
-
-
-def run(
-    grid: Grid,
-    device: str = "auto",
-    report: Report = silent,
-    ensemble: Ensemble | None = None,
-    engine: Engine = HERE,
-) -> pd.DataFrame:
-    """Final errors: noise_scale, length, strategy, run, mse."""
-    model = ENSEMBLES[grid.ensemble]() if ensemble is None else ensemble
-    for word in grid.strategies:
-        method(word)  # a name that means nothing is said before anything runs
-    cells = list(product(grid.scales, grid.lengths))
-    rows: list[tuple[float, float, str, int, float]] = []
-    report("cells", 0, len(cells))
-    for done, found in enumerate(engine.over(partial(compute, grid, device, model), cells, device), 1):
-        rows += found
-        report("cells", done, len(cells))
-    return pd.DataFrame(rows, columns=["noise_scale", "length", "strategy", "run", "mse"])
-
-
-def compute(
-    grid: Grid, device: str, ensemble: Ensemble, cell: tuple[float, float]
-) -> list[tuple[float, float, str, int, float]]:
-    """Final errors of one cell, a noise scale and a length."""
-    words = tuple(dict.fromkeys(grid.strategies))
-    problem = problems.make("type3", grid=grid.side, noise_scale=cell[0], correlation_length=cell[1])
-    sizes = grid.initial, grid.batch_size, grid.rounds, grid.runs, grid.seed
-    final = simulate(problem, [method(word) for word in words], *sizes, device, ensemble).mse[..., -1]
-    return [(*cell, word, run, float(final[at, run])) for at, word in enumerate(words) for run in range(grid.runs)]
+def ends(outcome: Outcome) -> pd.DataFrame:
+    """Final errors by cell: noise_scale, length, strategy, run, mse."""
+    cells = [
+        {"panel": p.name, "noise_scale": p.problem.noise_scale, "length": p.problem.correlation_length}
+        for p in outcome.panels
+    ]
+    frame = outcome.frame.merge(pd.DataFrame(cells))
+    last = frame[frame["round"] == frame["round"].max()]
+    return last[["noise_scale", "length", "strategy", "run", "mse"]].reset_index(drop=True)
 
 
 def winners(frame: pd.DataFrame) -> pd.DataFrame:
@@ -97,7 +43,7 @@ def winners(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def draw(cells: pd.DataFrame, words: tuple[str, ...], runs: int) -> Figure:
+def draw(cells: pd.DataFrame, words: list[str], runs: int) -> Figure:
     """A cell is coloured by its winner; pale and hatched where the second may be as good."""
     scales, lengths = sorted(cells["noise_scale"].unique()), sorted(cells["length"].unique())
     figure = Figure(figsize=(2.0 * len(lengths) + 3.4, 1.25 * len(scales) + 1.9), layout="constrained")
@@ -129,7 +75,7 @@ def draw(cells: pd.DataFrame, words: tuple[str, ...], runs: int) -> Figure:
 
 
 def diagram(
-    grid: Grid,
+    settings: Settings,
     out: Path,
     device: str = "auto",
     report: Report = silent,
@@ -138,38 +84,26 @@ def diagram(
     engine: Engine = HERE,
 ) -> dict[str, object]:
     """The diagram under `out`: every final error, the winners, the picture, phase.md; summary.json last."""
-    begin = time.perf_counter() if begin is None else begin
-    (out / "summary.json").unlink(missing_ok=True)
-    frame = run(grid, device, report, ensemble, engine)
+    folder = Folder(out, begin)
+    outcome = suites.run(settings, device, report, ensemble, engine)
+    frame, words = ends(outcome), list(outcome.frame["strategy"].unique())
     cells = winners(frame)
-    picture = draw(cells, tuple(dict.fromkeys(grid.strategies)), grid.runs)
-    text = to_markdown(cells, grid)
-    written = [
-        write_whole(out / "phase-runs.csv", lambda path: frame.to_csv(path, index=False)),
-        write_whole(out / "phase.csv", lambda path: cells.to_csv(path, index=False)),
-        write_whole(out / "phase.png", lambda path: picture.savefig(path, dpi=150)),
-        write_whole(out / "phase.md", lambda path: path.write_text(text)),
-    ]
-    summary: dict[str, object] = {
-        "suite": "phase",
-        "runs": grid.runs,
-        "seed": grid.seed,
-        "ensemble": grid.ensemble,
-        "cells": json.loads(cells.to_json(orient="records")),
-        "files": [path.name for path in written],
-        "seconds": {"total": round(time.perf_counter() - begin, 2)},
-    }
-    write_whole(out / "summary.json", lambda path: path.write_text(json.dumps(summary, indent=1, allow_nan=False)))
-    return summary
+    folder.add("phase-runs.csv", frame)
+    folder.add("phase.csv", cells)
+    folder.add("phase.png", draw(cells, words, settings.runs))
+    folder.add("phase.md", to_markdown(cells, words, outcome))
+    about = {"suite": "phase", "runs": settings.runs, "seed": settings.seed, "ensemble": settings.ensemble}
+    return folder.close(outcome.seconds, **about, cells=json.loads(cells.to_json(orient="records")))
 
 
-def to_markdown(cells: pd.DataFrame, grid: Grid) -> str:
+def to_markdown(cells: pd.DataFrame, words: list[str], outcome: Outcome) -> str:
     """The winners as a table."""
+    panel, runs = outcome.panels[0], outcome.settings.runs
     lines = [
         "# Which strategy wins where",
         "",
-        f"Type III, {grid.initial} initial points, {grid.rounds} rounds of {grid.batch_size}, {grid.runs} paired runs;"
-        f" {', '.join(f'`{word}`' for word in grid.strategies)} took part. The ratio is of the winner's final error to"
+        f"Type III, {panel.initial} initial points, {panel.rounds} rounds of {panel.batch_size}, {runs} paired runs;"
+        f" {', '.join(f'`{word}`' for word in words)} took part. The ratio is of the winner's final error to"
         " the second's, with its 95% interval: decided where it lies below 1. The winner was picked on the same runs,"
         " so a close call is closer than it looks.",
         "",

@@ -1,7 +1,6 @@
 """`python -m bench`: run a suite, and write its tables, pictures and a page in plain words."""
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from aicau.core.engine import HERE, Engine
-from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
 from aicau.paper.plan import Report, silent
+from aicau.paper.reproduce import Folder
 from bench import classes as bench_classes
 from bench import figures as bench_figures
 from bench import methods
@@ -33,45 +32,31 @@ def compare(
     engine: Engine = HERE,
 ) -> dict[str, object]:
     """Everything of a suite under `out`: tidy and score tables, pictures, bench.md; summary.json last."""
-    begin = time.perf_counter() if begin is None else begin
-    (out / "summary.json").unlink(missing_ok=True)
+    folder = Folder(out, begin)
     outcome = bench.run(settings, device, report, ensemble, engine)
     families = methods.families(list(outcome.frame["strategy"].unique()))
     rows = bench_scores.rows(outcome.frame, outcome.choosing, families, settings.strong, REFERENCE)
-    ranks = rank(outcome, families)
-    scores = to_frame(rows)
-    written = [
-        write_whole(out / "bench.parquet", lambda path: outcome.frame.to_parquet(path, index=False)),
-        write_whole(out / "bench.csv", lambda path: outcome.frame.to_csv(path, index=False)),
-        write_whole(out / "scores.csv", lambda path: scores.to_csv(path, index=False)),
-    ]
-    curves = bench_figures.curves(outcome, ranks)
-    written.append(write_whole(out / "curves.png", lambda path: curves.savefig(path, dpi=150)))
+    ranks, scores = rank(outcome, families), to_frame(rows)
+    folder.add("bench.parquet", outcome.frame)
+    folder.add("bench.csv", outcome.frame)
+    folder.add("scores.csv", scores)
+    folder.add("curves.png", bench_figures.curves(outcome, ranks))
     if ranks is not None:
-        picture = bench_figures.critical_difference(ranks, families, settings.default)
-        written.append(write_whole(out / "critical-difference.png", lambda path: picture.savefig(path, dpi=150)))
+        folder.add("critical-difference.png", bench_figures.critical_difference(ranks, families, settings.default))
     if settings.suite == "classes" and (shares := bench_classes.noise_shares(outcome.frame)):
-        noise = bench_classes.noise_figure(shares)
-        written.append(write_whole(out / "label-noise.png", lambda path: noise.savefig(path, dpi=150)))
-    text = to_markdown(outcome, rows, ranks)
-    written.append(write_whole(out / "bench.md", lambda path: path.write_text(text)))
-    summary: dict[str, object] = {
-        "suite": settings.suite,
-        "runs": settings.runs,
-        "seed": settings.seed,
-        "ensemble": settings.ensemble,
-        "default": settings.default,
-        "scores": json.loads(scores.to_json(orient="records")),
-        "ranks": None if ranks is None else _ranks(ranks),
-        "notes": outcome.notes,
-        "files": [path.name for path in written],
-        "seconds": {
-            **{k: round(v, 2) for k, v in outcome.seconds.items()},
-            "total": round(time.perf_counter() - begin, 2),
-        },
-    }
-    write_whole(out / "summary.json", lambda path: path.write_text(json.dumps(summary, indent=1, allow_nan=False)))
-    return summary
+        folder.add("label-noise.png", bench_classes.noise_figure(shares))
+    folder.add("bench.md", to_markdown(outcome, rows, ranks))
+    return folder.close(
+        outcome.seconds,
+        suite=settings.suite,
+        runs=settings.runs,
+        seed=settings.seed,
+        ensemble=settings.ensemble,
+        default=settings.default,
+        scores=json.loads(scores.to_json(orient="records")),
+        ranks=None if ranks is None else _ranks(ranks),
+        notes=outcome.notes,
+    )
 
 
 def rank(outcome: Outcome, families: dict[str, str]) -> Ranks | None:

@@ -38,16 +38,14 @@ def ratio(table: pd.DataFrame, word: str, against: str | None) -> Interval | Non
     return paired_ratio(table[word].to_numpy(), table[against].to_numpy())
 
 
-def share(
-    table: pd.DataFrame, word: str, reference: str, baseline: str = "random", confidence: float = 0.95
-) -> Interval | None:
-    """How much of the gain baseline → reference a method has: of mean errors, with a paired bootstrap interval.
+def share(table: pd.DataFrame, word: str, reference: str) -> Interval | None:
+    """How much of the gain random → reference a method has: of mean errors, with a paired 95% bootstrap interval.
 
     None where a method is missing or the reference gains nothing.
     """
-    if not {word, reference, baseline} <= set(table):
+    if not {word, reference, "random"} <= set(table):
         return None
-    values = table[[baseline, word, reference]].to_numpy()
+    values = table[["random", word, reference]].to_numpy()
 
     def of(means: NDArray[np.float64]) -> NDArray[np.float64]:  # (..., 3) -> (...)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -59,8 +57,7 @@ def share(
     if len(values) < 2:
         return Interval(float(of(means)), float("nan"), float("nan"))
     draws = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    tail = 50 * (1 - confidence)
-    low, high = np.nanpercentile(of(values[draws].mean(1)), [tail, 100 - tail])
+    low, high = np.nanpercentile(of(values[draws].mean(1)), [2.5, 97.5])
     return Interval(float(of(means)), float(low), float(high))
 
 
@@ -97,9 +94,9 @@ def ranks(tables: list[pd.DataFrame], words: list[str]) -> Ranks | None:
     return Ranks(mean, blocks, critical_difference(k, blocks), friedman)
 
 
-def critical_difference(k: int, blocks: int, level: float = 0.05) -> float:
-    """Nemenyi's: q·√(k(k + 1)/6N), q the studentised range for k methods over √2 (Demšar 2006)."""
-    q = float(stats.studentized_range.ppf(1 - level, k, np.inf)) / np.sqrt(2)
+def critical_difference(k: int, blocks: int) -> float:
+    """Nemenyi's at 5%: q·√(k(k + 1)/6N), q the studentised range for k methods over √2 (Demšar 2006)."""
+    q = float(stats.studentized_range.ppf(0.95, k, np.inf)) / np.sqrt(2)
     return float(q * np.sqrt(k * (k + 1) / (6 * blocks)))
 
 

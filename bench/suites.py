@@ -6,16 +6,19 @@
 | noisy | Types II and III with five times the noise |
 | real | every data set under a folder, replayed; 10 rounds |
 | classes | three classes with noisy labels (bench.classes), from 20 and from 100 labels |
+| phase | Type III from 10 points: strengths of the noise, and lengths over which it is shared (bench.phase) |
 
 The methods of a panel are lanes of one loop. All of them, the paper's strategies too, choose on the F_k of the same
 `Round`, the one a campaign runs: plate shifts taken out, targets scaled. `aicau reproduce` runs the paper's strategies
 in the paper's round. Lines that bring a model of their own (`gp`) run beside it.
 """
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +39,8 @@ from bench import classes as bench_classes
 from bench import methods, peers
 from bench.classes import Panel
 
-SUITES = ("toy", "noisy", "real", "classes")
+SUITES = ("toy", "noisy", "real", "classes", "phase")
+SCALES, LENGTHS = (0.5, 1.0, 2.0, 5.0), (0.2, 0.8, math.pi / 2, 5.0)  # of the phase diagram
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.suite not in SUITES:
-            raise unknown("suite", self.suite, [*SUITES, "phase"])
+            raise unknown("suite", self.suite, list(SUITES))
         if self.ensemble not in ENSEMBLES:
             raise unknown("ensemble", self.ensemble, list(ENSEMBLES))
         if self.suite == "classes" and (self.ensemble != "paper" or self.gp):
             raise InputError("the suite 'classes' has networks with a softmax head: leave out --ensemble and --gp")
+        if self.suite == "phase" and (self.data is not None or self.panels or self.gp):
+            raise InputError("the phase diagram has its own problems: leave out --data, --panel and --gp")
+        if self.suite == "phase" and len(set(self.strategies)) == 1:
+            raise InputError("a phase diagram needs at least two strategies")
         checks.positive(self.runs, "runs")
 
     @property
@@ -83,6 +91,7 @@ class Outcome:
     """Tidy results, what each method took to choose, and what could not take part."""
 
     settings: Settings
+    panels: list[Panel]
     frame: pd.DataFrame  # suite, panel, model, strategy, run, round, points, mse, queried
     choosing: pd.DataFrame  # panel, strategy, seconds (per round and run)
     notes: list[str] = field(default_factory=list)
@@ -100,7 +109,9 @@ def run(
     made, notes = panels(settings)
     model = ensembles.make(settings.ensemble, made[0].problem.task) if ensemble is None else ensemble
     words = tuple(dict.fromkeys(settings.strategies))
-    if not words:
+    if not words and settings.suite == "phase":
+        words = methods.HANDFUL
+    elif not words:
         classes = settings.suite == "classes"
         words, missing = bench_classes.lineup(methods.installed("batchbald")) if classes else methods.lineup(model)
         notes += missing
@@ -112,8 +123,8 @@ def run(
         lines = [line for line in lines if line not in absent]
     each = settings.runs if engine.here else max(1, settings.runs * len(made) // (4 * engine.width))
     slices = [(first, min(first + each, settings.runs)) for first in range(0, settings.runs, each)]
-    parts = [(panel, runs) for runs in slices for panel in made]
-    found: list[tuple[pd.DataFrame, pd.DataFrame, float]] = []
+    parts = [(panel, runs) for panel in made for runs in slices]
+    frames, choices, seconds = list[pd.DataFrame](), list[pd.DataFrame](), {panel.name: 0.0 for panel in made}
     total, done = sum(panel.rounds + 1 for panel, _ in parts), 0
 
     def tick(panel: Panel, rounds: int = 1) -> None:
@@ -124,19 +135,14 @@ def run(
     tick(made[0], 0)
     # In this process every round is told; from others, a part that is done.
     work = partial(compute, settings, words, lines, device, model, tick=tick if engine.here else None)
-    for (panel, _), result in zip(parts, engine.over(work, parts, device), strict=True):
+    for (panel, _), (errors, choosing, spent) in zip(parts, engine.over(work, parts, device), strict=True):
         if not engine.here:
             tick(panel, panel.rounds + 1)
-        found.append(result)
-    seconds = {panel.name: 0.0 for panel in made}
-    for (panel, _), (_, _, spent) in zip(parts, found, strict=True):
+        frames.append(errors)
+        choices.append(choosing)
         seconds[panel.name] += spent
-    order = {panel.name: at for at, panel in enumerate(made)}
-    frame = pd.concat([one for one, _, _ in found], ignore_index=True)
-    frame = frame.sort_values("panel", key=lambda names: names.map(order), kind="stable", ignore_index=True)
-    choosing = pd.concat([one for _, one, _ in found], ignore_index=True)
-    choosing = choosing.groupby(["panel", "strategy"], sort=False).mean().reset_index()
-    return Outcome(settings, frame, choosing, notes, seconds)
+    choosing = pd.concat(choices).groupby(["panel", "strategy"], sort=False).mean().reset_index()
+    return Outcome(settings, made, pd.concat(frames, ignore_index=True), choosing, notes, seconds)
 
 
 def compute(
@@ -181,6 +187,11 @@ def panels(settings: Settings) -> tuple[list[Panel], list[str]]:
         made, notes = _real(settings)
     elif settings.suite == "classes":
         made = bench_classes.panels()
+    elif settings.suite == "phase":
+        cells = [
+            (s, x, problems.make("type3", noise_scale=s, correlation_length=x)) for s, x in product(SCALES, LENGTHS)
+        ]
+        made = [Panel(f"{scale:g} x {length:.3g}", problem, 10, 10) for scale, length, problem in cells]
     else:
         kinds, scale = (paper.TYPES, 1.0) if settings.suite == "toy" else (("type2", "type3"), 5.0)
         pools = {kind: problems.make(kind, noise_scale=scale) for kind in kinds}

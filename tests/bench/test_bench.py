@@ -160,7 +160,7 @@ def test_a_comparison_is_written_whole(monkeypatch, tmp_path):
 
 def test_losses_are_told():
     frame = made_up({DEFAULT: [[1.0, 2.0], [1.0, 2.1]], "lc": [[1.0, 1.0], [1.0, 1.05]], REFERENCE: [[1, 0.1]] * 2})
-    outcome = bench.Outcome(Settings(runs=2), frame, pd.DataFrame())
+    outcome = bench.Outcome(Settings(runs=2), [], frame, pd.DataFrame())
     text = "\n".join(bench_report._losses(outcome, ["p"]))
     assert "Beyond doubt (the interval lies above 1):\n\n- p: `lc`; ratio of errors 2.00 [2.00, 2.00]" in text
     assert REFERENCE not in text
@@ -234,15 +234,18 @@ class TestPhase:
         assert first["ratio"] == pytest.approx(0.5)
         assert (second["winner"], second["decided"]) == ("b", False)
 
-    def test_the_diagram_is_written(self, tmp_path):
-        grid = phase.Grid(("random", "farthest"), 2, scales=(1.0, 5.0), lengths=(0.2, math.pi / 2), rounds=1, side=8)
-        summary = phase.diagram(grid, tmp_path, "cpu", ensemble=QUICK)
+    def test_the_diagram_is_written(self, monkeypatch, tmp_path):
+        cells = [(scale, length) for scale in (1.0, 5.0) for length in (0.2, math.pi / 2)]
+        made = [problems.make("type3", grid=8, noise_scale=s, correlation_length=x) for s, x in cells]
+        panels = [Panel(str(cell), one, 10, 10, 1) for cell, one in zip(cells, made, strict=True)]
+        monkeypatch.setattr(bench, "panels", lambda settings: (panels, []))
+        summary = phase.diagram(Settings("phase", ("random", "farthest"), 2), tmp_path, "cpu", ensemble=QUICK)
         assert len(summary["cells"]) == 4
         assert len(pd.read_csv(tmp_path / "phase-runs.csv")) == 4 * 2 * 2
         assert (tmp_path / "phase.png").stat().st_size > 5000
         assert "| × 5 | π/2 |" in (tmp_path / "phase.md").read_text()
         with pytest.raises(InputError, match="at least two"):
-            phase.Grid(("random",))
+            Settings("phase", ("random",))
 
 
 def test_several_processes_give_the_same_numbers():

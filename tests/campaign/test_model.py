@@ -10,8 +10,7 @@ import torch
 from safetensors.torch import load, save
 
 from aicau import gp
-from aicau.campaign.model import FORMAT, fit, unpack
-from aicau.campaign.rows import MOST_REPEATS, read, replicates, values_behind
+from aicau.campaign.model import FORMAT, MOST_REPEATS, fit, read, replicates, unpack, values_behind
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.gp.plates import without_plates

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from aicau import Campaign
-from aicau.campaign.rows import read
+from aicau.campaign.model import read
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.gp.plates import Controls, without_plates

@@ -255,3 +255,12 @@ def test_on_the_command_line(tmp_path, monkeypatch):
     assert "8 new measurements; 4 points completed" in run("tell", "c.db", "results.csv")[1]
     found = json.loads(run("status", "c.db", "--json")[1])
     assert found["targets"]["loss"]["weight"] == 2.0
+
+
+def test_one_of_several_targets_is_checked_and_exported_with_the_others(tmp_path):
+    with filled(tmp_path / "c.db", ensemble="paper") as made:
+        assert all(check.ok for check in made.of("gain").doctor())
+        made.of("gain").export(tmp_path / "out")
+        with Campaign.import_(tmp_path / "out", tmp_path / "again.db") as again:
+            assert facts(again) == facts(made)
+            assert all(check.ok for check in again.doctor())

@@ -5,29 +5,75 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import pandas as pd
 
 from aicau import tables
+from aicau.campaign import layout as wells
 from aicau.campaign import plates
-from aicau.campaign.asking import Asking
 from aicau.campaign.changing import Changing
+from aicau.campaign.looking import handed_out
+from aicau.campaign.models import Models
 from aicau.campaign.setup import (
-    check_address,
     check_author,
     check_goal,
     check_model,
+    check_name,
+    check_room,
     check_scale,
+    check_size,
     check_targets,
     columns_for,
 )
 from aicau.campaign.showing import Showing
 from aicau.campaign.telling import Telling
-from aicau.store import create_store, open_store
+from aicau.core.engine import HERE, Engine
+from aicau.core.errors import InputError, shown
+from aicau.store import Moment, Session, create_store, open_store
 from aicau.tables import candidates
 
+if TYPE_CHECKING:
+    import torch
 
-class Campaign(Asking, Telling, Changing, Showing):
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked for; where nothing was said, what the campaign says."""
+
+    n: int
+    replicates: int
+    goal: str
+    weight: str | None  # a column of the candidates
+    budget: float | None
+    layout: dict[str, Any] | None
+    engine: Engine
+    device: "torch.device"
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of one target."""
+
+    name: str
+    share: float  # how much it counts beside others
+    models: Models
+    moment: Moment
+    model: Any  # `Model` of this moment; None where there is none yet
+
+
+class Pick(NamedTuple):
+    """One proposed point or well."""
+
+    candidate: int
+    replicate: int
+    why: str
+    numbers: Any  # plain JSON, and its text in the end
+
+
+class Campaign(Telling, Changing, Showing):
     """A laboratory's campaign: ask, measure, tell, predict, again and again. The only class with state.
 
     Make one with `Campaign.create`, open one with `Campaign.open`; use it in a `with` block or call `close`.
@@ -130,16 +176,121 @@ class Campaign(Asking, Telling, Changing, Showing):
         if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
             settings["layout"] = made
         pieces = candidates.kept(read, id, settings["columns"])
-        return cls(create_store(check_address(url), settings, pieces, author), author)
+        return cls(create_store(url, settings, pieces, author), author)
 
     @classmethod
     def open(cls, url: str | Path, author: str | None = None) -> Self:
         """An existing campaign, as any process left it."""
-        return cls(open_store(check_address(url)), author)
+        return cls(open_store(url), author)
 
     @classmethod
     def import_(cls, folder: str | Path, url: str | Path, author: str | None = None) -> Self:
         """The campaign that `export` wrote into a folder, in a new file or database: history, corrections, models."""
         from aicau.campaign.export import restore
 
-        return cls(restore(Path(folder), check_address(url)), author)
+        return cls(restore(Path(folder), url), author)
+
+    def ask(
+        self,
+        n: int,
+        request: str | None = None,
+        goal: str | None = None,
+        weight: str | None = None,
+        replicates: int = 1,
+        preview: bool = False,
+        budget: float | None = None,
+        layout: int | str | Path | None = None,
+        controls: Mapping[str, int | Sequence[str]] | None = None,
+        edges: bool = True,
+        engine: Engine = HERE,
+        device: str = "cpu",
+    ) -> pd.DataFrame:
+        """The next `n` points: id, features, replicate, reason and its numbers. They are pending from now on.
+
+        Where the campaign has a layout, every point has a `well`, and the controls stand below the points.
+
+        Parameters
+        ----------
+        n : int
+            How many points.
+        request : str, optional
+            A name. The same name again gives the same batch: nothing is asked twice when a connection died.
+        goal, weight : str, optional
+            For this batch; those of the campaign where they are not given.
+        replicates : int
+            Wells of each point: the batch has `n * replicates` rows.
+        preview : bool
+            Only look: nothing is kept, no point is pending.
+        budget : float, optional
+            At most `n` points whose costs fit into it, by what they are worth per cost.
+        layout, controls, edges
+            The plate of this batch, as `create` takes it; that of the campaign where it is not given.
+        engine : Engine
+            Where the pass over a large pool is computed; the batch does not depend on it.
+        device : {"cpu", "cuda", "auto"}
+            Where the batch is computed, in this process; a GPU rounds otherwise than a processor.
+        """
+        from aicau.campaign import choice
+        from aicau.core.checks import pick_device
+
+        own_layout = plates.layout_for(self.refreshed(), layout, controls, edges)
+        settings = self.settings
+        n, replicates, where = check_size(n), check_size(replicates), pick_device(device)
+        goal = None if goal is None else check_goal(goal, self.task)
+        if not engine.here and where.type != "cpu":
+            raise InputError("another engine computes on processors; use either --engine or --device")
+        while True:
+            with self.store.reading() as session:
+                if (known := _answered(session, request, n * replicates, budget)) is not None:
+                    return known
+                moment, parts = self._moments(session)
+            aims = goal or settings.get("goal", "map"), settings.get("weight") if weight is None else weight
+            asked = Request(n, replicates, *aims, budget, own_layout or settings.get("layout"), engine, where)
+            wells.check_fits(asked.layout, n * replicates)
+            check_room(moment, n, self.n)
+            parts = [replace(p, model=None if p.models.missing(p.moment) else p.models.at(p.moment)) for p in parts]
+            fitted = [part.model for part in parts if part.model is not None]
+            if len({len(model.state.x) for model in fitted}) > 1:
+                continue  # candidates were added while one model after another was fitted
+            rows = choice.choose(self, asked, moment, parts)
+            if preview:
+                with self.store.reading() as session:
+                    return plates.control_rows(asked.layout, settings["id"], handed_out(session, rows))
+            with self.store.writing() as session:
+                if (known := _answered(session, request, n * replicates, budget)) is not None:
+                    return known
+                now, new = self._moments(session)
+                if now.change != moment.change:
+                    continue  # candidates or settings were changed meanwhile: from the beginning
+                if now.last_ask != moment.last_ask:
+                    # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
+                    moment = now
+                    check_room(moment, n, self.n)
+                    parts = [replace(part, model=old.model) for part, old in zip(new, parts, strict=True)]
+                    rows = choice.choose(self, asked, moment, parts)
+                basis = fitted[0].basis if fitted else moment.basis
+                detail = {} if own_layout is None else {"layout": own_layout}
+                ask = session.add_ask(rows, request, moment.round, basis, settings["strategy"], self.author, **detail)
+                return _whole(session, ask)
+
+    def _moments(self, session: Session) -> tuple[Moment, list[Part]]:
+        """Of all targets together, and of each."""
+        every = Moment.read(session)
+        own = [every] if len(self.targets) == 1 else [Moment.read(session.of(name)) for name in self.targets]
+        views = zip(self.targets.items(), self.views(), own, strict=True)
+        return every, [Part(name, share, view.models, now, None) for (name, share), view, now in views]
+
+
+def _answered(session: Session, request: str | None, n: int, budget: float | None) -> pd.DataFrame | None:
+    """The batch that this request was answered with; None where it is new."""
+    if request is None or (row := session.ask_of(check_name("a request", request))) is None:
+        return None
+    if row.size != n and budget is None:
+        raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")
+    return _whole(session, row.id)
+
+
+def _whole(session: Session, ask: int) -> pd.DataFrame:
+    """One batch, with the controls of its plate below the points."""
+    points = handed_out(session, session.proposals(ask))
+    return plates.control_rows(plates.layouts(session).get(ask), session.settings["id"], points)

@@ -1,6 +1,6 @@
 """What a laboratory changes while a campaign runs: candidates, names, settings, and what was told by mistake."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from aicau import tables
-from aicau.campaign import handout, plates
+from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
@@ -16,6 +16,8 @@ from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
+
+WHOLE = r"^(0|-?[1-9]\d{0,17})$"  # ids that can be handed out as numbers of 64 bits
 
 
 class Changing(Looking):
@@ -33,32 +35,35 @@ class Changing(Looking):
 
     def abandon(self, ids: Iterable[str] | str) -> int:
         """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
-        index = indices(self, ids, "abandon")
-        with self.store.writing() as session:
-            return changes.abandon(session, index, self.author)
+        return self._each(changes.abandon, ids)
 
     def exclude(self, ids: Iterable[str] | str, reason: str) -> dict[str, int]:
         """Candidates that are not proposed any more, and why. What was measured of them stays.
 
         Returns how many were `excluded`, and how many `pending` points were given up with them.
         """
-        index, reason = indices(self, ids, "exclude"), check_name("the reason", reason)
-        with self.store.writing() as session:
-            count, pending = changes.exclude(session, index, reason, self.author)
+        count, pending = self._each(changes.exclude, ids, check_name("the reason", reason))
         return {"excluded": count, "pending": pending}
 
     def include(self, ids: Iterable[str] | str, reason: str = "") -> int:
         """Excluded or abandoned candidates may be proposed again. Returns how many there were."""
-        index = indices(self, ids, "include")
-        with self.store.writing() as session:
-            return changes.include(session, index, reason, self.author)
+        return self._each(changes.include, ids, reason)
 
     def confirm(self, ids: Iterable[str] | str) -> int:
         """Values of these candidates that `warnings` points out are right, and are not pointed out any more. Returns
         how many there were."""
-        index = indices(self, ids, "confirm")
+        return self._each(changes.confirm, ids)
+
+    def _each(self, change: Callable[..., Any], ids: Any, *reason: str) -> Any:
+        """Change something about candidates by their ids."""
+        several = isinstance(ids, Iterable) and not isinstance(ids, str)
+        names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
+        if not names:
+            raise InputError(f"name at least one id to {change.__name__}")
+        sheet = tables.read(pd.DataFrame({"id": names}), "the list")
         with self.store.writing() as session:
-            return changes.confirm(session, index, self.author)
+            index = results.find(sheet, "id", candidates.all_ids(session.ids()))
+            return change(session, dict(zip(index, names, strict=True)), *reason, self.author)
 
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
         """More candidates, with the columns of the first ones. Rows that are there already are skipped; with other
@@ -74,7 +79,7 @@ class Changing(Looking):
             old = flags(pc.is_valid(known))
             columns = candidates.extended(read, settings["columns"])
             if old.any():
-                before = handout.described(session, settings | {"id_kind": "text"}, known.drop_null().to_pylist())
+                before = candidates.described(session, known.drop_null().to_pylist())
                 _check_unchanged(read.where(old), before, columns)
             new = read.where(~old)
             if new.rows:
@@ -82,10 +87,12 @@ class Changing(Looking):
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
-                if not candidates.whole(new.texts(id)):  # such ids could not be handed out
+                if not pc.all(pc.match_substring_regex(new.texts(id), WHOLE)).as_py():
                     now["id_kind"] = "text"
                 candidates.check_width(read.name, now["candidates"], columns)
-                changes.add(session, pieces, now, self.author)
+                session.add_chunks(pieces)
+                session.drop_models(())  # they are of the smaller pool
+                changes.numbered(session, "add", self.author, [], settings=now)
         return {"added": new.rows, "known": int(old.sum()), "candidates": self.refreshed()["candidates"]}
 
     def rename(self, old: str, new: str) -> int:
@@ -136,7 +143,7 @@ class Changing(Looking):
                 raise InputError(
                     "nothing is to be changed; name another strategy, goal, weight, layout or batch column"
                 )
-            changes.change(session, new, self.author)
+            changes.numbered(session, "change", self.author, [], settings=new)
         self.refreshed()
         return new
 
@@ -148,18 +155,6 @@ class Changing(Looking):
         """
         dropped, freed = self.store.compact(1 + self.strategy.difference, self.author)
         return {"dropped": dropped, "bytes": freed}
-
-
-def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
-    """Numbers of candidates by their ids."""
-    several = isinstance(ids, Iterable) and not isinstance(ids, str)
-    names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
-    if not names:
-        raise InputError(f"name at least one id to {what}")
-    sheet = tables.read(pd.DataFrame({"id": names}), "the list")
-    with campaign.store.reading() as session:
-        index = results.find(sheet, "id", candidates.all_ids(session.ids()))
-    return dict(zip(index, names, strict=True))
 
 
 def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:

@@ -4,7 +4,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -13,10 +13,10 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.acquisition.goals import Goal
-from aicau.campaign import plates
-from aicau.campaign.asking import Asking, Part, Request, Row
+from aicau.campaign import layout
+from aicau.campaign.campaign import Campaign, Part, Pick, Request
 from aicau.campaign.model import Model
-from aicau.campaign.setup import check_budget, parse_strategy, room
+from aicau.campaign.setup import parse_strategy, room
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
@@ -30,16 +30,6 @@ from aicau.store import Moment
 
 Numbers = dict[str, Any]  # plain JSON
 OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
-
-
-@dataclass(frozen=True)
-class Pick:
-    """One proposed point."""
-
-    candidate: int
-    replicate: int
-    reason: str
-    numbers: Numbers
 
 
 def model_round(moment: Moment, task: str) -> int:
@@ -60,12 +50,15 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
     return round_keys(streams.runs(seed, 1), round)
 
 
-def choose(campaign: Asking, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Row]:
+def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Pick]:
     """The wells of the next batch: its points, within the budget, each as often as it is wanted and in its place."""
     costs, budget, most = None, math.inf, asked.n
     if asked.budget is not None:
-        costs = check_budget(campaign.models, campaign.settings, asked.budget)
-        budget = asked.budget / asked.replicates
+        if "cost" not in campaign.settings:
+            raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
+        if not (isinstance(asked.budget, int | float) and math.isfinite(asked.budget) and asked.budget > 0):
+            raise InputError(f"a budget is a number above 0; got {asked.budget!r}")
+        costs, budget = campaign.models.weights(campaign.settings["cost"]), asked.budget / asked.replicates
         if not getattr(campaign.strategy.batching, "joint", False) or all(part.model is None for part in parts):
             # The rule that chooses does not look at costs itself: the budget is filled by rank.
             most = min(OVERSAMPLE * asked.n, room(moment, campaign.n))
@@ -76,15 +69,18 @@ def choose(campaign: Asking, asked: Request, moment: Moment, parts: Sequence[Par
     found = []
     for pick in picks:
         for well in range(asked.replicates):
-            reason = f"well {well + 1} of {asked.replicates}: {pick.reason}" if asked.replicates > 1 else pick.reason
-            found.append(replace(pick, replicate=pick.replicate + wells[pick.candidate] + well, reason=reason))
+            why = f"well {well + 1} of {asked.replicates}: {pick.why}" if asked.replicates > 1 else pick.why
+            found.append(pick._replace(replicate=pick.replicate + wells[pick.candidate] + well, why=why))
         wells[pick.candidate] += asked.replicates - 1
-    placed = plates.placed(asked.layout, found, campaign.settings["seed"], moment.last_ask + 1)
-    return [Row(one.candidate, one.replicate, one.reason, json.dumps(one.numbers, sort_keys=True)) for one in placed]
+    if asked.layout:
+        seed = campaign.settings["seed"], moment.last_ask + 1
+        where = layout.assign(asked.layout, [pick.candidate for pick in found], seed)
+        found = [pick._replace(numbers=pick.numbers | {"well": at}) for pick, at in zip(found, where, strict=True)]
+    return [pick._replace(numbers=json.dumps(pick.numbers, sort_keys=True)) for pick in found]
 
 
 def _picks(
-    campaign: Asking,
+    campaign: Campaign,
     asked: Request,
     moment: Moment,
     parts: Sequence[Part],  # one for each target
@@ -136,17 +132,15 @@ def _picks(
     for own, count in zip(known, counts, strict=True):
         for at, rows in own.items():
             taken[at] = max(taken[at], count[at], *(row.replicate or 0 for row in rows))
-    unit = 1.0
-    if len(parts) == 1 and fitted:
-        unit = float(lead.model.state.scale[0]) ** (2 if lead.model.state.task.squared else 1)
+    state = lead.model.state if len(parts) == 1 and fitted else None
+    unit = 1.0 if state is None else float(state.scale[0]) ** (2 if state.task.squared else 1)
     picks = []
     for place, at in enumerate(choice.selection.index[0].tolist()):
         words, decided = strategy.reason(choice, 0, place, unit)
         numbers: Numbers = {"rule": strategy.name}
         numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
         if fitted:
-            before = [count[at] for count in counts]
-            rows = [own.get(at, []) for own in known]
+            before, rows = [count[at] for count in counts], [own.get(at, []) for own in known]
             words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
             numbers |= predicted
         else:
@@ -196,8 +190,8 @@ def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> 
         cost = float(costs[pick.candidate])
         if cost <= left and len(found) < n:
             left -= cost
-            words = f"{pick.reason}; costs {cost:g}, {left:g} of the budget are left"
-            found.append(replace(pick, reason=words, numbers=pick.numbers | {"cost": cost}))
+            words = f"{pick.why}; costs {cost:g}, {left:g} of the budget are left"
+            found.append(pick._replace(why=words, numbers=pick.numbers | {"cost": cost}))
     if not found:
         raise InputError(f"no point of the next batch costs {budget:g} or less; raise the budget")
     return found
@@ -222,10 +216,7 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 def _history(rows: Sequence[Any]) -> str:
     """What the measurements of a candidate said."""
-    labels: Counter[str] = Counter()
-    for row in rows:
-        if row.label is not None:
-            labels[row.label] += row.repeats
+    labels = Counter(row.label for row in rows for _ in range(row.repeats) if row.label is not None)
     if labels:
         label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
         return f" ({most} of {labels.total()} say {label!r})"

@@ -36,24 +36,18 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
         raise InputError(f"cannot export to {folder}: it is not a folder; choose another name")
     with store.reading() as session:
         ids = candidates.all_ids(session.ids())
-        settings = store.settings
-        rows: dict[str, pa.Table] = {}
-        for name in ROWS[1:-1]:
-            columns = _columns(name, session.table(schema.metadata.tables[name]), ids)
-            rows[name] = pa.table({settings["id"] if own == "candidate" else own: c for own, c in columns.items()})
-        rows["measurements"] = _measurements(session, ids, settings)
-        first = next(_candidates(session, settings["id"]))
+        rows = {name: _rows(name, session, ids) for name in ROWS[1:]}
+        schemas = {name: table.schema for name, table in (("candidates", next(_candidates(session))), *rows.items())}
         structure = {
             "settings": json.loads(session.meta()["settings"]),  # of the beginning; events hold what was changed since
             "chunks": session.sizes(),
-            "columns": {name: _kinds(table) for name, table in rows.items()},
-            "measurements": _names(settings),
+            "columns": {name: [(field.name, str(field.type)) for field in own] for name, own in schemas.items()},
+            "measurements": _names(session.settings),
         }
-        structure["columns"]["candidates"] = _kinds(first)
         files: dict[str, Callable[[Path], object]] = {
-            "candidates.csv": lambda path: tables.write(_candidates(session, settings["id"]), path),
+            "candidates.csv": partial(tables.write, _candidates(session)),
             **{f"{name}.csv": partial(tables.write, [table]) for name, table in rows.items()},
-            "settings.json": _json(settings),
+            "settings.json": _json(session.settings),
             STRUCTURE: _json(structure),
         }
         for basis, round, info in session.model_texts():
@@ -70,12 +64,10 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
 
 def _check_folder(folder: Path, files: list[str]) -> None:
     """Only what an earlier export wrote, and nobody changed since, may be replaced."""
-    try:
-        known = {**json.loads((folder / MANIFEST).read_bytes())[FORMAT], MANIFEST: digest(folder / MANIFEST)}
-    except (OSError, ValueError, LookupError, TypeError):
-        known = {}
-    for path in (folder / file for file in files):
-        if os.path.lexists(path) and not (path.is_file() and known.get(str(path.relative_to(folder))) == digest(path)):
+    known = _listed(folder)
+    for path in (folder / file for file in files if os.path.lexists(folder / file)):
+        same = path.is_file() and (path.name == MANIFEST or known.get(str(path.relative_to(folder))) == digest(path))
+        if not (known and same):
             raise InputError(
                 f"{path} is no file of an earlier export, or was changed since; choose another folder,"
                 " or replace it with --force (Python: force=True)"
@@ -86,8 +78,12 @@ def _json(data: dict[str, Any]) -> Callable[[Path], object]:
     return partial(Path.write_bytes, data=json.dumps(data, indent=1, sort_keys=True).encode())
 
 
-def _kinds(table: pa.Table) -> list[tuple[str, str]]:
-    return [(field.name, str(field.type)) for field in table.schema]
+def _listed(folder: Path) -> dict[str, str]:
+    """The files that an export wrote, with their hashes; none where there is no export."""
+    try:
+        return dict(json.loads((folder / MANIFEST).read_bytes())[FORMAT])
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
 
 
 def _tensors(session: Session, basis: int, path: Path) -> None:
@@ -95,17 +91,26 @@ def _tensors(session: Session, basis: int, path: Path) -> None:
     path.write_bytes(b"" if row is None else bytes(row.tensors))
 
 
-def _candidates(session: Session, id: str) -> Iterator[pa.Table]:
+def _candidates(session: Session) -> Iterator[pa.Table]:
     for _, ids, features in session.features():
-        yield candidates.unpack(features).add_column(0, id, candidates.unpack(ids).column(0))
+        yield candidates.unpack(features).add_column(0, session.settings["id"], candidates.unpack(ids).column(0))
 
 
-def _columns(name: str, rows: Any, ids: pa.Array) -> dict[str, pa.Array]:
-    """Rows of one of our tables, by column; candidates by their ids."""
-    table = schema.metadata.tables[name]
+def _rows(name: str, session: Session, ids: pa.Array) -> pa.Table:
+    """One of our tables, with candidates by their ids; measurements also with when and by whom each was told."""
+    table, settings = schema.metadata.tables[name], session.settings
+    rows = session.table(table)
     values = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
     found = {c.name: pa.array(v, KINDS[str(c.type)]) for c, v in zip(table.columns, values, strict=True)}
-    return found | ({"candidate": pc.take(ids, found["candidate"])} if "candidate" in found else {})
+    if "candidate" in found:
+        found["candidate"] = pc.take(ids, found["candidate"])
+    if name != "measurements":
+        return pa.table({settings["id"] if own == "candidate" else own: column for own, column in found.items()})
+    said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind != "ask"}
+    for at, word in enumerate(SAID):
+        told = found["tell" if at < 2 else "superseded_by"].to_pylist()
+        found[word] = pa.array([None if t is None else said[t][at % 2] for t in told], pa.string())
+    return pa.table({outside: found[stored] for stored, outside in _names(settings).items()})
 
 
 def _names(settings: dict[str, Any]) -> dict[str, str]:
@@ -123,19 +128,9 @@ def _names(settings: dict[str, Any]) -> dict[str, str]:
     return {name: own.get(name) or (f"aicau_{word}" if word in taken else word) for name, word in free.items()}
 
 
-def _measurements(session: Session, ids: pa.Array, settings: dict[str, Any]) -> pa.Table:
-    """With the campaign's own column names, and when and by whom each row was told and superseded."""
-    columns = _columns("measurements", session.measurements(current=False), ids)
-    said = {row.reference: (row.time, row.author) for row in session.table(schema.events) if row.kind != "ask"}
-    for at, name in enumerate(SAID):
-        told = columns["tell" if at < 2 else "superseded_by"].to_pylist()
-        columns[name] = pa.array([None if t is None else said[t][at % 2] for t in told], pa.string())
-    return pa.table({name: columns[stored] for stored, name in _names(settings).items()})
-
-
 def restore(folder: Path, url: str | Path) -> Store:
     """A new campaign from the files of an export; those that were changed since are refused."""
-    files = _manifest(folder)
+    files = _checked(folder)
     if STRUCTURE not in files:
         raise InputError(f"{folder} was written by an older aicau; export the campaign again with this one")
     try:
@@ -150,12 +145,10 @@ def restore(folder: Path, url: str | Path) -> Store:
         ) from error
 
 
-def _manifest(folder: Path) -> dict[str, str]:
+def _checked(folder: Path) -> dict[str, str]:
     """The files of an export, each as it was written."""
-    try:
-        files: dict[str, str] = json.loads((folder / MANIFEST).read_bytes())[FORMAT]
-    except (OSError, ValueError, LookupError, TypeError):
-        raise InputError(f"{folder} is no export of a campaign; name the folder that 'aicau export' wrote") from None
+    if not (files := _listed(folder)):
+        raise InputError(f"{folder} is no export of a campaign; name the folder that 'aicau export' wrote")
     for name, known in files.items():
         try:
             same = digest(folder / name) == known
@@ -210,8 +203,7 @@ def _fill(
         session.insert(table, list(zip(*columns, strict=True)))
     for name in files:
         if name.startswith("models/") and name.endswith(".json"):
-            info = (folder / name).read_bytes().decode()
-            weights = folder / name.replace(".json", ".safetensors")
-            tensors = weights.read_bytes() if name.replace(".json", ".safetensors") in files else b""
+            info, weights = (folder / name).read_bytes().decode(), name.replace(".json", ".safetensors")
+            tensors = (folder / weights).read_bytes() if weights in files else b""
             round, basis = (int(part) for part in Path(name).stem.removeprefix("round-").split("-tell-"))
             session.insert(schema.models, [(basis, round, tensors, info, model_digest(tensors, info))])

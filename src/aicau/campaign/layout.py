@@ -163,10 +163,8 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
     spot = np.column_stack([at, EDGE * edge])
     spot = spot - spot.mean(0)
     open_ = np.ones(len(used), dtype=bool)
-    groups: dict[int, list[int]] = {}
-    for row, point in enumerate(points):
-        groups.setdefault(point, []).append(row)
-    shuffled = [list(groups.values())[one] for one in rng.permutation(len(groups))]
+    groups = [np.flatnonzero(np.equal(points, point)).tolist() for point in dict.fromkeys(points)]
+    shuffled = [groups[one] for one in rng.permutation(len(groups))]
     found: list[int] = [-1] * len(points)
     for rows in sorted(shuffled, key=len, reverse=True):  # replicates first: they have more to ask for
         own: list[int] = []
@@ -183,7 +181,7 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
             open_[well] = False
             own.append(well)
             found[row] = int(used[well])
-    _part(found, list(groups.values()), np.asarray(free, dtype=float))
+    _part(found, groups, np.asarray(free, dtype=float))
     return [name(*free[well]) for well in found]
 
 

@@ -3,23 +3,35 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from html import escape
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from aicau.campaign import handout, plates
-from aicau.campaign.handout import STATES
+from aicau.campaign import plates
 from aicau.campaign.models import Models
 from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
 from aicau.core.errors import InputError, shown, unknown
-from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.store import (
+    ABANDONED,
+    COMPLETED,
+    FAILED,
+    PENDING,
+    Check,
+    Moment,
+    Session,
+    Store,
+    examine,
+    numbers_of,
+    schema,
+)
+from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
+STATES = [PENDING, COMPLETED, FAILED, ABANDONED]  # of a proposed point
 LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details that the history leaves out
 
 
@@ -32,7 +44,7 @@ class Looking:
                 f"open a campaign with Campaign.open({shown(store)}), or make one with Campaign.create({shown(store)},"
                 " pool, target)"
             )
-        self.store = store
+        self.store = self.whole = store  # `whole`: of all targets, where this is one of several
         self.author = check_author(author)
         self.models = Models(store)
         self._views: dict[str, Self] = {}
@@ -55,7 +67,7 @@ class Looking:
             return self
         if target not in self._views:
             self._views[target] = type(self)(self.store.of(target), self.author)
-            self._views[target].models.pool = self.models
+            self._views[target].models.pool, self._views[target].whole = self.models, self.store
         return self._views[target]
 
     def views(self) -> list[Self]:
@@ -111,7 +123,9 @@ class Looking:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch
         (its number in `batches`) or of all."""
         with self.store.reading() as session:
-            return handout.batch(session, self.settings, ask, PENDING)
+            if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
+                raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
+            return handed_out(session, session.proposals(ask, PENDING))
 
     def batches(self) -> pd.DataFrame:
         """Every batch that was asked for: number, time, author, round, request, and the states of its points."""
@@ -128,15 +142,15 @@ class Looking:
     def last_batch(self) -> tuple[pd.DataFrame | None, list[str], int | None]:
         """The last batch that was asked for, the state of each of its points, and its round; None before the first."""
         with self.store.reading() as session:
-            if (row := session.last_ask()) is None:
+            if not (asks := session.table(schema.asks)):
                 return None, [], None
-            states = [one.status for one in session.proposals(row.id)]
-            return handout.batch(session, self.settings, row.id), states, row.round
+            last, points = asks[-1], session.proposals(asks[-1].id)
+            return handed_out(session, points), [one.status for one in points], last.round
 
     def describe(self, index: Sequence[int]) -> pd.DataFrame:
         """Ids and columns of some candidates, by their place in the table of candidates."""
         with self.store.reading() as session:
-            return handout.described(session, self.settings, index)
+            return candidates.described(session, index)
 
     def plates(self) -> pd.DataFrame:
         """Every well that was asked for or holds a control: ask, plate, well, id, state, measured, reason."""
@@ -144,9 +158,9 @@ class Looking:
             if not self.settings.get("layout") and not plates.layouts(session):
                 raise InputError("this campaign has no layout; give it one: 'aicau change CAMPAIGN --layout 96'")
             if len(self.targets) == 1:
-                return plates.frame(session, self.settings)
-            parts = [(name, plates.frame(replace(session, target=name), self.settings)) for name in self.targets]
-        return pd.concat([part.assign(target=name) for name, part in parts], ignore_index=True)
+                return plates.frame(session)
+            parts = [plates.frame(session.of(name)).assign(target=name) for name in self.targets]
+        return pd.concat(parts, ignore_index=True)
 
     def layouts(self) -> dict[int, dict[str, Any]]:
         """The layout of every batch that has one: `rows` and `columns` of the plate, `wells` for points, `controls`."""
@@ -163,19 +177,9 @@ class Looking:
         with self.store.reading() as session:
             return Moment.read(session)
 
-    def status(self) -> dict[str, Any]:
-        """Counts, settings and `warnings`, as plain JSON."""
-        with self.store.reading() as session:
-            return handout.status(session, self.settings)
-
-    def warnings(self) -> list[str]:
-        """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
-        with self.store.reading() as session:
-            return handout.warnings(session, self.settings)
-
     def doctor(self) -> list[Check]:
         """Everything that must hold, looked at once more; nothing is changed."""
-        return examine(self.store)
+        return examine(self.whole)
 
     def measurements(self, current: bool = True) -> pd.DataFrame:
         """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`
@@ -183,22 +187,17 @@ class Looking:
         with self.store.reading() as session:
             rows = session.measurements(current)
             said = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
-            found = handout.described(session, self.settings, [row.candidate for row in rows])[[self.settings["id"]]]
+            found = candidates.described(session, [row.candidate for row in rows])[[self.settings["id"]]]
         table = pd.DataFrame(rows, columns=schema.measurements.columns.keys())
         result = table.label if self.task == "classification" else table.value.astype("float64")
-        if len(self.targets) == 1:
-            found[self.settings["target"]] = result
-        else:
-            for target in self.targets:
-                found[target] = result.where(table.target == target, None)
+        for target in self.targets:
+            found[target] = result if len(self.targets) == 1 else result.where(table.target == target, None)
+        if len(self.targets) > 1:
             found["target"] = table.target
         if self.settings["batch"] is not None:
             found[self.settings["batch"]] = table.batch
-        found["replicate"] = table.replicate.astype("Int64")
-        found["status"] = table.status
-        found["sem"] = table["sem"].astype("Float64")
-        found["count"] = table.repeats
-        found["tell"] = table.tell
+        found["replicate"], found["status"] = table.replicate.astype("Int64"), table.status
+        found["sem"], found["count"], found["tell"] = table["sem"].astype("Float64"), table.repeats, table.tell
         found["time"] = [said[tell].time for tell in table.tell]
         found["author"] = [said[tell].author for tell in table.tell]
         return found if current else found.assign(superseded_by=table.superseded_by.astype("Int64"))
@@ -211,21 +210,21 @@ class Looking:
         numbers = found.reference.astype("Int64")
         return found[["time", "author", "what"]].assign(number=numbers, detail=[_brief(row.detail) for row in rows])
 
-    def __repr__(self) -> str:
-        found = self.status()
-        return (
-            f"<Campaign {self.store.where}: {found['candidates']:,} candidates, {found['measured']:,} measured,"
-            f" {found['pending']:,} pending; {found['task']} of {found['target']!r}>"
-        )
 
-    def _repr_html_(self) -> str:
-        """A small table, for notebooks."""
-        found = self.status()
-        names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
-        rows = [("campaign", self.store.where), *((name, found[name]) for name in names)]
-        rows += [("warning", words) for words in found["warnings"]]
-        cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
-        return f"<table>{''.join(cells)}</table>"
+def handed_out(session: Session, rows: Sequence[Any]) -> pd.DataFrame:
+    """Proposed points: id, columns of the pool, replicate, reason and its numbers."""
+    settings, found = session.settings, candidates.described(session, [row.candidate for row in rows])
+    found["replicate"] = [row.replicate for row in rows]
+    found["reason"] = [row.why for row in rows]
+    numbers = [numbers_of(row, session.target) for row in rows]
+    if settings.get("layout") or any("well" in one for one in numbers):
+        found.insert(1, "well", [one.get("well") for one in numbers])
+    for name in candidates.REASONS:
+        found[f"reason_{name}"] = pd.Series([one.get(name) for one in numbers], dtype="float64")
+    for target, name in product(dict(settings.get("targets", ())), candidates.REASONS[-3:]):
+        own = [one.get("of", {}).get(target, {}).get(name) for one in numbers]
+        found[f"reason_{target}_{name}"] = pd.Series(own, dtype="float64")
+    return found
 
 
 def _brief(text: str) -> str:

@@ -1,6 +1,6 @@
 """The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,23 +14,16 @@ from aicau.tables import candidates
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from aicau.campaign.model import Model
-    from aicau.campaign.rows import Told
+    from aicau.campaign.model import Model, Told
 
 EXACT = 10**7  # numbers in the pool up to which they are kept in float64
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Some candidates that are read when they are wanted."""
+def encoded(kept: bytes, columns: list[dict[str, Any]]) -> "Tensor":  # (s, d)
+    """The candidates of a chunk."""
+    import torch
 
-    kept: bytes
-    columns: list[dict[str, Any]]
-
-    def __call__(self) -> "Tensor":  # (s, d)
-        import torch
-
-        return torch.from_numpy(candidates.encode(candidates.unpack(self.kept), self.columns))
+    return torch.from_numpy(candidates.encode(candidates.unpack(kept), columns))
 
 
 class Models:
@@ -57,13 +50,12 @@ class Models:
             with self.store.reading() as session:
                 sizes = session.sizes()
                 for _, _, kept in session.features():
-                    chunk = Chunk(kept, settings["columns"])
+                    chunk = partial(encoded, kept, settings["columns"])
                     parts.append(chunk if parts and inplace.refers(kept) else chunk())
             n, width = sum(sizes), parts[0].shape[1]
-            if n * width <= EXACT:
-                self._x = torch.cat([part if isinstance(part, torch.Tensor) else part() for part in parts]).double()
-            else:
-                self._x = Rows(parts, sizes, width)
+            exact = n * width <= EXACT
+            whole = [part() if exact and callable(part) else part for part in parts]
+            self._x = torch.cat(whole).double() if exact else Rows(parts, sizes, width)
         return self._x
 
     def weights(self, column: str) -> "Tensor":  # (n,)
@@ -75,9 +67,8 @@ class Models:
             for _, _, features in session.features():
                 table = candidates.unpack(features)
                 if column not in table.column_names:
-                    raise InputError(
-                        f"the candidates have no column {column!r}; known: {', '.join(table.column_names)}"
-                    )
+                    known = ", ".join(table.column_names)
+                    raise InputError(f"the candidates have no column {column!r}; known: {known}")
                 parts.append(pd.to_numeric(table.column(column).to_pandas(), errors="coerce").to_numpy(dtype=float))
         return torch.from_numpy(check_weights(np.concatenate(parts), column))
 
@@ -85,10 +76,8 @@ class Models:
         """Why no model can be fitted yet; empty where one can."""
         from aicau.prediction import outcome
 
-        if not moment.rows:
-            return "nothing is measured yet"
         labels = sorted({row.label for row in moment.rows} - {None})
-        return outcome(task_of(self.store.settings)).too_few(labels)
+        return outcome(task_of(self.store.settings)).too_few(labels) if moment.rows else "nothing is measured yet"
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements."""
@@ -98,8 +87,8 @@ class Models:
 
     def told(self, moment: Moment) -> "Told":
         """The measurements of this moment, with the controls of their plates."""
+        from aicau.campaign.model import read
         from aicau.campaign.plates import kept
-        from aicau.campaign.rows import read
 
         with self.store.reading() as session:
             controls = kept(session, moment.basis)
@@ -112,8 +101,7 @@ class Models:
         from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
 
-        settings = self.store.settings
-        task = task_of(settings)
+        settings, task = self.store.settings, task_of(self.store.settings)
         keys = keys_of(settings["seed"], model_round(moment, task))
         how = (strategy_of(settings), task, ensemble_of(settings), moment.basis, is_log(settings))
         model = fit(self.features(), self.told(moment), keys, *how)
@@ -133,13 +121,9 @@ class Models:
 
         with self.store.reading() as session:
             row = session.model(basis)
-        settings = self.store.settings
+        how = (strategy_of(self.store.settings), task_of(self.store.settings), is_log(self.store.settings))
         try:
-            if row is None:
-                return None
-            tensors = load(bytes(row.tensors))
-            how = (strategy_of(settings), task_of(settings), is_log(settings))
-            return unpack(tensors, row.info, self.features(), *how)
+            return None if row is None else unpack(load(bytes(row.tensors)), row.info, self.features(), *how)
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 

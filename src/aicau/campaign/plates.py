@@ -6,9 +6,9 @@ the earlier value. They say how far each plate is shifted (`aicau.gp.noise`), an
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,11 +18,9 @@ import pyarrow.compute as pc
 from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
-from aicau.store import PENDING, Session, Told, add_tell, changes, schema
+from aicau.store import PENDING, Session, changes, schema
+from aicau.tables.candidates import described
 from aicau.tables.sheet import Sheet
-
-if TYPE_CHECKING:
-    from aicau.campaign.choice import Pick
 
 KIND = "controls"
 
@@ -56,51 +54,44 @@ def layouts(session: Session) -> dict[int, dict[str, Any]]:
     return found
 
 
-def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[Sheet, list[Control]]:
+def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
     """The rows of candidates, with their ids, and those of controls."""
-    every = layouts(session)
-    known = {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
-    if not every and not settings.get("layout"):
+    every, now = layouts(session), session.settings.get("layout")
+    id, well = sheet.called(session.settings["id"]), sheet.called("well")
+    if not (every or now) or (id is None and well is None):
         return sheet, []
-    id, well = sheet.called(settings["id"]), sheet.called("well")
-    if id is None and well is not None:
-        id = settings["id"]
-        names = _by_well(sheet, settings, session, well, every)
-        sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
     if id is None:
-        return sheet, []
+        id = session.settings["id"]
+        names = _by_well(sheet, session, well, every)
+        sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
+    known = {name for one in (*every.values(), now or {}) for name in one.get("controls", ())}
     mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
-    return (sheet.where(~mine), _controls(sheet.where(mine), settings, id)) if mine.any() else (sheet, [])
+    return (sheet.where(~mine), _controls(sheet.where(mine), session.settings, id)) if mine.any() else (sheet, [])
 
 
 def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
-    batch, several = sheet.called(settings["batch"]), targets_of(settings)
-    there = {one: name for one in several if (name := sheet.called(one)) is not None}
+    batch, several = sheet.called(settings["batch"]), "targets" in settings
+    there = {one: name for one in targets_of(settings) if (name := sheet.called(one)) is not None}
     if batch is None or not there:
         missing = settings["target"] if not there else settings["batch"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
     bad = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
-    names, texts, plate = _texts(sheet, id), _texts(sheet, sheet.called("well")), _texts(sheet, batch, empty=False)
-    found = []
+    rows = list(zip(_texts(sheet, id), _texts(sheet, batch, empty=False), strict=True))  # what stands on which plate
+    texts, found = _texts(sheet, sheet.called("well")), []
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
-        skip = bad | sheet.blank(name) if len(several) > 1 else bad
+        skip = bad | sheet.blank(name) if several else bad
         value = sheet.numbers(name, skip)
         for at in np.flatnonzero(~skip).tolist():
-            count[names[at], plate[at]] += 1
-            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
-            own = target if len(several) > 1 else ""
-            found.append(Control(names[at], plate[at], where, float(value[at]), own))
+            count[rows[at]] += 1
+            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[rows[at]]}"
+            found.append(Control(*rows[at], where, float(value[at]), target if several else ""))
     return found
 
 
-def _by_well(
-    sheet: Sheet, settings: dict[str, Any], session: Session, well: str, every: dict[int, dict[str, Any]]
-) -> list[str]:
+def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[str, Any]]) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
-    from aicau.campaign.handout import described
-
-    plates, texts = _texts(sheet, sheet.called(settings["batch"]), empty=False), _texts(sheet, well)
+    plates, texts = _texts(sheet, sheet.called(session.settings["batch"]), empty=False), _texts(sheet, well)
     where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
     places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
     pending: set[int] = set()
@@ -114,8 +105,7 @@ def _by_well(
         on[row.batch or ""].add(row.candidate)
     asks: dict[str, int] = {}
     for plate in dict.fromkeys(plates):
-        known = [ask for ask, own in places.items() if on[plate] & set(own.values())]
-        some = known or sorted(pending)
+        some = [ask for ask, own in places.items() if on[plate] & set(own.values())] or sorted(pending)
         if len(some) != 1:
             words = "no batch with wells is pending" if not some else f"{len(some)} batches with wells are pending"
             raise InputError(
@@ -132,7 +122,7 @@ def _by_well(
             )
         found.append(candidate)
     index = sorted({one for one in found if isinstance(one, int)})
-    names = dict(zip(index, described(session, settings, index)[settings["id"]].astype(str), strict=True))
+    names = dict(zip(index, described(session, index).iloc[:, 0].astype(str), strict=True))
     return [one if isinstance(one, str) else names[one] for one in found]
 
 
@@ -147,35 +137,6 @@ def kept(session: Session, basis: int | None = None) -> list[Control]:
                 if session.target in ("", one.target):
                     found[name, one.plate, well, one.target] = one
     return list(found.values())
-
-
-def tell(
-    session: Session,
-    rows: Sequence[Any],
-    controls: Sequence[Control],
-    digest: str,
-    correct: bool,
-    author: str,
-    source: str | None,
-    distinct: Collection[str],
-) -> dict[str, Any]:
-    """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
-    if rows or not controls:
-        told = asdict(add_tell(session, rows, digest, correct, author, source, distinct))
-    else:
-        told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
-    known = set(kept(session))
-    new = [one for one in controls if one not in known]
-    if new:
-        number = told["tell"]
-        if not rows or told["already"]:
-            number = told["tell"] = session.next_tell()
-            session.add_rows(number, digest, int(correct), [])
-            session.event("tell", author, number, source=source, rows=0)
-        session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:])] for one in new])
-    if controls:
-        told |= {"controls": len(new), "already": told["already"] and not new}
-    return told
 
 
 def layout_for(
@@ -193,14 +154,6 @@ def layout_for(
     return wells.make(plate, controls, edges)
 
 
-def placed(layout: dict[str, Any] | None, picks: Sequence["Pick"], seed: int, ask: int) -> Sequence["Pick"]:
-    """Points with their wells among their numbers."""
-    if not layout:
-        return picks
-    where = wells.assign(layout, [pick.candidate for pick in picks], [seed, ask])
-    return [replace(pick, numbers=pick.numbers | {"well": at}) for pick, at in zip(picks, where, strict=True)]
-
-
 def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) -> pd.DataFrame:
     """A batch with the wells of the controls below its points."""
     rows = [(key, at) for key, own in (layout or {}).get("controls", {}).items() for at in own]
@@ -212,16 +165,14 @@ def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) ->
     return pd.concat([whole, extra], ignore_index=True)
 
 
-def frame(session: Session, settings: dict[str, Any]) -> pd.DataFrame:
+def frame(session: Session) -> pd.DataFrame:
     """Every well that was asked for or holds a control, by ask: what stands there, its state, and what came out."""
-    from aicau.campaign.handout import described
-
     told: dict[int, list[Any]] = defaultdict(list)
     for row in session.measurements():
         told[row.candidate].append(row)
     asked = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
     asked = [(row, well) for row, well in asked if well is not None]
-    ids = described(session, settings, [row.candidate for row, _ in asked])[settings["id"]].astype(str)
+    ids = described(session, [row.candidate for row, _ in asked]).iloc[:, 0].astype(str)
     basis = {row.id: row.basis for row in session.table(schema.asks)}
     rows: list[tuple[Any, ...]] = []
     on: dict[int, str | None] = {}  # the plate of a batch, once something was told of it

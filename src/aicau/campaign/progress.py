@@ -117,14 +117,14 @@ def explained(held: pd.DataFrame) -> float:
     return max(float(1 - part.error.sum() / max(part.measured.sum(), 1e-300)) for part in (sums, sums.iloc[-3:]))
 
 
-def look(session: Session, settings: dict[str, Any]) -> Progress:
+def look(session: Session) -> Progress:
     """Of what was asked, told and fitted so far."""
-    task = task_of(settings)
-    root = task == "regression"
+    settings = session.settings
+    root = task_of(settings) == "regression"
     fitted = [one for one in session.model_figures() if one[2].get("unknown") is not None]
     figures = {basis: own for basis, _, own in fitted}
     infos = {round: (basis, own) for basis, round, own in fitted}  # the last model of a round
-    held = _held(session, task, len(session.labels()), is_log(settings))
+    held = _held(session)
     plates = {(row.tell, row.batch) for row in session.measurements() if row.status == "ok"}
     parts = []
     for basis, group in held.groupby("basis"):
@@ -150,8 +150,10 @@ def look(session: Session, settings: dict[str, Any]) -> Progress:
     return Progress(rounds, held.reset_index(drop=True), words)
 
 
-def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
+def _held(session: Session) -> pd.DataFrame:
     """What was measured of new candidates, beside what their ask predicted."""
+    task, log, current = task_of(session.settings), is_log(session.settings), session.measurements()
+    classes = len({row.label for row in current} - {None})
     asks = {row.id: row for row in session.table(schema.asks)}
     said: dict[int, tuple[Any, dict[str, Any]]] = {}
     for row in session.proposals():
@@ -159,7 +161,7 @@ def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
         if "prediction" in numbers and "measured_before" not in numbers:
             said.setdefault(row.candidate, (asks[row.ask], numbers))
     told = defaultdict(list)
-    for row in session.measurements():
+    for row in current:
         if row.status == "ok" and row.candidate in said and row.tell > said[row.candidate][0].basis:
             told[(row.candidate, row.batch or "")].append(row)
     found = []
@@ -176,18 +178,14 @@ def _held(session: Session, task: str, classes: int, log: bool) -> pd.DataFrame:
             unit = np.log if log else float
             measured = sum(float(unit(r.value)) * r.repeats for r in rows) / count
             predicted = float(unit(numbers["prediction"]))
-            loss, error, noise = _loss(task, measured, predicted), measured - predicted, noise / count
+            error, noise = measured - predicted, noise / count
+            loss = error**2
+            if task == "count":  # the Poisson divergence
+                loss = (measured * float(np.log(measured / predicted)) if measured > 0 else 0.0) - measured + predicted
         ends = tuple(np.log(numbers[k]) if log else numbers.get(k, np.nan) for k in ("new_low", "new_high"))
         own = (ask.basis, rows[0].tell, ask.round, candidate, batch, predicted, *ends, measured, loss, unknown, noise)
         found.append((*own, error, 0.0))
     return pd.DataFrame(found, columns=[*HELD, "error", "moved"])
-
-
-def _loss(task: str, y: float, mean: float) -> float:
-    """Squared error, or the Poisson divergence of counts."""
-    if task == "regression":
-        return (y - mean) ** 2
-    return (y * float(np.log(y / mean)) if y > 0 else 0.0) - y + mean
 
 
 def gain(measurements: Any, local: Any, common: float, shared: float) -> float:  # (rounds,) twice

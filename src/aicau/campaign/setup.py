@@ -3,7 +3,6 @@
 import getpass
 import os
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,6 @@ from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from aicau.campaign.models import Models
     from aicau.strategy import Strategy
 
 LONGEST = 200  # characters of a name
@@ -49,14 +45,9 @@ def columns_for(
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
     kind = next(sheet.parts()).array(id).type
     whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` may not be able to give back
+    counts = [check_counts(part, weight, cost) for part in sheet.parts()] if (weight, cost) != (None, None) else []
     if weight is not None:
-        counts = []
-        for part in sheet.parts():
-            counts.append(part.numbers(weight))
-            part.refuse(weight, counts[-1] < 0, "how much a candidate counts is 0 or more")
         check_weights(np.concatenate(counts), weight)
-    for part in sheet.parts() if cost is not None else ():
-        check_counts(part, None, cost)
     batch = None if batch is None else batch.strip()
     if batch is not None and batch.casefold() in [one.strip().casefold() for one in targets]:
         raise InputError(f"target and batch are both called {batch!r}; each needs a column of its own")
@@ -98,13 +89,6 @@ def check_name(what: str, name: Any) -> str:
     if "\x00" in name or name.encode(errors="replace").decode() != name:
         raise InputError(f"{what} cannot be called {shown(name)}: this is not text in UTF-8; choose another name")
     return name
-
-
-def check_address(url: Any) -> str | Path:
-    """Where a campaign lives."""
-    if not isinstance(url, str | Path):
-        raise InputError(f"a campaign is a file such as screen.db or a postgresql:// address; got {shown(url)}")
-    return url
 
 
 def check_size(n: Any) -> int:
@@ -152,12 +136,14 @@ def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float6
     return values
 
 
-def check_counts(part: Sheet, weight: str | None, cost: str | None) -> None:
-    """How much some candidates count, and what they cost."""
+def check_counts(part: Sheet, weight: str | None, cost: str | None) -> NDArray[np.float64]:
+    """How much some candidates count, which is checked as what they cost is."""
+    counts = np.ones(part.rows) if weight is None else part.numbers(weight)
     if weight is not None:
-        part.refuse(weight, part.numbers(weight) < 0, "how much a candidate counts is 0 or more")
+        part.refuse(weight, counts < 0, "how much a candidate counts is 0 or more")
     if cost is not None:
         part.refuse(cost, part.numbers(cost) <= 0, "a cost is a number above 0")
+    return counts
 
 
 def check_goal(goal: Any, task: str) -> str:
@@ -176,7 +162,8 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
 
     check_name("the task", task)
     check_name("the ensemble", ensemble)
-    task = results.check_task(task)
+    if task not in results.READERS:
+        raise unknown("task", task, list(results.READERS))
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out("default" if strategy is None else str(strategy), task)
@@ -229,25 +216,6 @@ def check_scale(scale: str, task: str) -> str:
     if scale == "log" and task != "regression":
         raise InputError(f"only values have a scale; {task} has none, so leave --scale out")
     return scale
-
-
-def check_positive(settings: dict[str, Any], file: str, rows: Sequence[Any], controls: Sequence[Any]) -> None:
-    """A logarithm needs positive values."""
-    values = [(r.value, f"row {r.line}") for r in rows] + [(c.value, f"control {c.name}") for c in controls]
-    for value, where in values if is_log(settings) else ():
-        if value is not None and value <= 0:
-            words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
-            what = f"{settings['target']} is {value:g}"
-            raise InputError(f"{file}, {where}: {what}, and --scale log needs positive values; {words}")
-
-
-def check_budget(models: "Models", settings: dict[str, Any], budget: Any) -> "Tensor":  # (n,)
-    """What each candidate costs."""
-    if "cost" not in settings:
-        raise InputError("a budget needs costs; name their column when the campaign is made, such as --cost price")
-    if not (isinstance(budget, int | float) and np.isfinite(budget) and budget > 0):
-        raise InputError(f"a budget is a number above 0; got {budget!r}")
-    return models.weights(settings["cost"])
 
 
 def strategy_of(settings: dict[str, Any]) -> "Strategy":

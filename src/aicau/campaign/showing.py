@@ -1,8 +1,10 @@
 """What a campaign predicts, and how it does: the expected error by round, what to do next, and its figures."""
 
 import itertools
+import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,21 +12,66 @@ import pandas as pd
 import pyarrow as pa
 
 from aicau import tables
-from aicau.campaign import handout
-from aicau.campaign.looking import Looking
+from aicau.campaign.looking import STATES, Looking
+from aicau.campaign.progress import COLUMNS, Progress, look
+from aicau.campaign.setup import ensemble_of, targets_of, task_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.errors import InputError
 from aicau.core.files import check_new, is_report, named, write_whole
+from aicau.store import FAILED, Session, changes, schema
 from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from aicau.campaign.progress import Progress
-
 
 class Showing(Looking):
     """The verbs of a campaign that show what its models are worth; they fit what is missing."""
+
+    def status(self) -> dict[str, Any]:
+        """Counts, settings and `warnings`, as plain JSON."""
+        with self.store.reading() as session:
+            settings, asks, rows = session.settings, session.table(schema.asks), session.measurements(current=False)
+            current = [row for row in rows if row.superseded_by is None]
+            sizes = [size for _, _, size in session.model_rounds() if size]
+            states = Counter(row.status for row in session.proposals())
+            closed = changes.barred(session, ()).values()
+            parts: dict[str, Any] = {}  # how good predictions are of each of several targets
+            for target, weight in settings.get("targets", ()):
+                own = session.of(target)
+                told = sum(row.status == "ok" for row in own.measurements())
+                parts[target] = {"weight": weight, "measurements": told, "progress": _now(own)}
+            return {
+                **{name: settings[name] for name in ("candidates", "strategy", "seed", "id", "batch")},
+                "measurements": sum(row.status == "ok" for row in current),
+                "measured": len({row.candidate for row in current if row.status == "ok"}),
+                "failed_wells": sum(row.status == FAILED for row in current),
+                "superseded": len(rows) - len(current),
+                **{state: states[state] for state in STATES},
+                "excluded": sum(reason.startswith("excluded") for reason in closed),
+                "batches": len({row.batch for row in current} - {None}),
+                "changed": session.table(schema.events)[-1].time,
+                "last_size": asks[-1].size if asks else 0,
+                "rounds": asks[-1].round if asks else 0,
+                "asks": len(asks),
+                "tells": sum(row.correct != changes.CHANGED for row in session.table(schema.tells)),
+                "models": len(sizes),
+                "model_bytes": sum(sizes),
+                "task": task_of(settings),
+                "classes": sorted({row.label for row in current} - {None}),
+                "ensemble": ensemble_of(settings),
+                "goal": settings.get("goal", "map"),
+                "weight": settings.get("weight"),
+                "target": ", ".join(targets_of(settings)),
+                **({"progress": None, "targets": parts} if parts else {"progress": _now(session)}),
+                "features": [c["name"] for c in settings["columns"] if c["kind"] != "ignored"],
+                "warnings": _warnings(session),
+            }
+
+    def warnings(self) -> list[str]:
+        """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
+        with self.store.reading() as session:
+            return _warnings(session)
 
     def predictions(self, details: bool = False, engine: Engine = HERE) -> Iterator[pa.Table]:
         """`predict` as a stream of Arrow tables, each computed when it is wanted."""
@@ -35,7 +82,7 @@ class Showing(Looking):
             parts = [part[1:] for part in session.features()] if details else [(ids, b"") for ids in session.ids()]
             spans = list(itertools.pairwise(itertools.accumulate(session.sizes(), initial=0)))
             for target in models if details else ():
-                measured[target] = handout.measured(replace(session, target=target) if several else session, settings)
+                measured[target] = _measured(session.of(target))
         kind = pa.string() if self.task == "classification" else pa.float64()
         said = zip(*(engine.over(model.columns, spans) for model in models.values()), strict=True)
         for span, (ids, features), each in zip(spans, parts, said, strict=True):
@@ -97,10 +144,10 @@ class Showing(Looking):
             rounds predicted. Root mean squares for values, mean losses for labels and counts. Rows of several targets
             stand below each other, with the `target` of each.
         """
-        if len(self.targets) > 1:
-            parts = [(view.settings["target"], view.outlook().rounds) for view in self.views()]
-            return pd.concat([rounds.assign(target=name) for name, rounds in parts], ignore_index=True)
-        return self.outlook().rounds
+        if len(self.targets) == 1:
+            return self.outlook().rounds
+        parts = [view.outlook().rounds.assign(target=view.settings["target"]) for view in self.views()]
+        return pd.concat(parts, ignore_index=True)
 
     def advice(self) -> str:
         """Whether to go on or to stop, and why."""
@@ -108,17 +155,15 @@ class Showing(Looking):
             return " ".join(f"{view.settings['target']}: {view.outlook().advice}" for view in self.views())
         return self.outlook().advice
 
-    def outlook(self) -> "Progress":
+    def outlook(self) -> Progress:
         """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
-        from aicau.campaign.progress import look
-
         self._check_one()
         moment = self.moment()
         if not self.models.missing(moment):
             self.models.at(moment)
             self.models.renew()
         with self.store.reading() as session:
-            return look(session, self.settings)
+            return look(session)
 
     def report(self, path: str | Path, force: bool = False) -> Path:
         """One HTML file that needs no network: how good the model is, what is noise, what comes next and why.
@@ -170,4 +215,58 @@ class Showing(Looking):
         """
         from aicau.campaign.export import export
 
-        return export(self.store, named(folder), force)
+        return export(self.whole, named(folder), force)
+
+    def __repr__(self) -> str:
+        found = self.status()
+        return (
+            f"<Campaign {self.store.where}: {found['candidates']:,} candidates, {found['measured']:,} measured,"
+            f" {found['pending']:,} pending; {found['task']} of {found['target']!r}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """A small table, for notebooks."""
+        found = self.status()
+        names = ("candidates", "measured", "measurements", "pending", "rounds", "target", "batch", "task", "strategy")
+        rows = [("campaign", self.store.where), *((name, found[name]) for name in names)]
+        rows += [("warning", words) for words in found["warnings"]]
+        cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<table>{''.join(cells)}</table>"
+
+
+def _measured(session: Session) -> dict[int, tuple[Any, int]]:
+    """Mean (or most frequent label) and number of the current measurements of each candidate."""
+    found = defaultdict[int, Counter[Any]](Counter)
+    for row in session.measurements():
+        if row.status == "ok":
+            found[row.candidate][row.value if row.label is None else row.label] += row.repeats
+    if task_of(session.settings) == "classification":
+        return {c: (min(some, key=lambda name: (-some[name], name)), some.total()) for c, some in found.items()}
+    sums = {c: math.fsum(value * n for value, n in some.items()) for c, some in found.items()}
+    return {c: (sums[c] / some.total(), some.total()) for c, some in found.items()}
+
+
+def _now(session: Session) -> dict[str, Any] | None:
+    """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
+    found = look(session)
+    if found.rounds.empty:
+        return None
+    now = found.rounds[COLUMNS].iloc[-1]
+    return {k: int(now[k]) if k in COLUMNS[:2] else float(now[k]) for k in COLUMNS} | {"advice": found.advice}
+
+
+def _warnings(session: Session) -> list[str]:
+    """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
+    words = candidates.notes(session.settings["columns"], session.settings["candidates"])
+    far = changes.suspects(session)
+    there = [row for row in session.measurements() if row.id in far] if far else []
+    names = candidates.described(session, [row.candidate for row in there]).iloc[:, 0]
+    for row, name in zip(there, names, strict=True):
+        expected, tell = far[row.id]
+        where = "" if row.batch is None else f" on {row.batch!r}"
+        what = f"{row.target or session.settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
+        words.append(
+            f"{what} is far from what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell"
+            " --correct'; is it right? say so with 'aicau confirm'"
+        )
+    return words

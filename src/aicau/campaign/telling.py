@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.plates import Control
-from aicau.campaign.setup import check_positive
+from aicau.campaign.setup import is_log
 from aicau.core.errors import InputError
 from aicau.core.files import check_other
-from aicau.store import Measurement, Session, schema
+from aicau.store import PENDING, Measurement, Session, Told, add_tell, schema
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -85,9 +86,7 @@ class Telling(Looking):
         check_other(table, self.store.engine.url.database)
         read = tables.read(table, None, sheet, skip)
         numbers = np.array([read.row(at) for at in range(read.rows)], dtype=np.int64)
-        wrong: dict[int, str] = {}
-        found: dict[int, str] = {}
-        counts: dict[str, Any] = {}
+        wrong, found, counts = dict[int, str](), dict[int, str](), dict[str, Any]()
         while len(wrong) < read.rows:
             left = ~np.isin(numbers, list(wrong))
             try:
@@ -113,10 +112,8 @@ class Telling(Looking):
             counts = self._store(session, sheet, parsed, correct, None, new)
             added.update(_key(row) for row in session.measurements() if row.id > first)
             raise _Undo
-        lines = dict.fromkeys((row.line for row in rows), KNOWN)
-        if controls:
-            own = {sheet.row(at) for at in range(sheet.rows)} - {rest.row(at) for at in range(rest.rows)}
-            lines |= dict.fromkeys(own, CONTROL)
+        lines = {sheet.row(at): CONTROL for at in range(sheet.rows) if controls}
+        lines |= {rest.row(at): BLANK for at in range(rest.rows)} | {row.line: KNOWN for row in rows}
         for row in rows:
             if added[_key(row)] > 0:
                 added[_key(row)] -= 1
@@ -128,24 +125,40 @@ class Telling(Looking):
         settings = self.settings
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
-            rest, controls = plates.split(sheet, settings, session)
-        how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+            rest, controls = plates.split(sheet, session)
         rows: list[Measurement] = []
         notes: list[str] = []
         if rest.rows or not controls:
-            if len(self.targets) > 1:
-                rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
-            else:
-                rows, notes = results.parse(rest, settings["id"], settings["target"], *how)
-        check_positive(settings, sheet.name, rows, controls)
+            how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+            rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
+        values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
+        for value, where in values if is_log(settings) else ():  # a logarithm needs positive ones
+            if value is not None and value <= 0:
+                words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
+                what = f"{settings['target']} is {value:g}"
+                raise InputError(f"{sheet.name}, {where}: {what}, and --scale log needs positive values; {words}")
         return rows, controls, notes, rest
 
     def _store(
         self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]
     ) -> dict[str, Any]:
+        """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
         rows, controls, notes, _ = parsed
-        new = [new] if isinstance(new, str) else list(new)
-        told = plates.tell(session, rows, controls, results.digest(rows, correct), correct, self.author, source, new)
+        digest, distinct = results.digest(rows, correct), [new] if isinstance(new, str) else list(new)
+        if rows or not controls:
+            told = asdict(add_tell(session, rows, digest, correct, self.author, source, distinct))
+        else:
+            told = asdict(Told(0, 0, pending=len(session.proposals(status=PENDING))))
+        if controls:
+            known = set(plates.kept(session))
+            fresh = [[*one[:4], *filter(None, one[4:])] for one in controls if one not in known]
+            if fresh and (not rows or told["already"]):
+                told["tell"] = session.next_tell()
+                session.add_rows(told["tell"], digest, int(correct), [])
+                session.event("tell", self.author, told["tell"], source=source, rows=0)
+            if fresh:
+                session.event(plates.KIND, self.author, told["tell"], rows=fresh)
+            told |= {"controls": len(fresh), "already": told["already"] and not fresh}
         return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
+from typer import Option
 
 from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
 from aicau.core.files import reason
@@ -49,9 +50,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def top(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Print the version")] = False,
 ) -> None:
     """Choose the next batch of experiments when measurements are noisy, unevenly noisy, and noisy together."""
 

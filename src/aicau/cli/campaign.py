@@ -4,23 +4,10 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
+from aicau.cli import options as opt
 from aicau.cli.app import app, opened
-from aicau.cli.options import (
-    Address,
-    Author,
-    Control,
-    Edges,
-    EngineName,
-    Force,
-    Json,
-    Layout,
-    Out,
-    SheetName,
-    Skip,
-    Where,
-)
 from aicau.cli.output import busy, check_out, hand_out, many, say, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import reason
@@ -28,33 +15,29 @@ from aicau.core.files import reason
 
 @app.command()
 def init(
-    campaign: Where,
-    candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: one row per candidate")],
-    target: Annotated[list[str], typer.Option(help="What the column of results will be called; repeat for several")],
-    id: Annotated[str, typer.Option(help="The column that tells candidates apart")] = "id",
-    batch: Annotated[str | None, typer.Option(help="The results' column of what was measured together")] = None,
-    strategy: Annotated[str | None, typer.Option(help="How batches are chosen after the first")] = None,
-    task: Annotated[str, typer.Option(help="What a result is: regression, classification or count")] = "regression",
-    ensemble: Annotated[str, typer.Option(help="What predicts: combined or paper (networks alone)")] = "combined",
-    seed: Annotated[int, typer.Option(help="Same seed and same history, same batch")] = 0,
-    ignore: Annotated[list[str] | None, typer.Option(help="A column that is kept but is no feature; repeat")] = None,
-    goal: Annotated[str, typer.Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")] = "map",
-    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
-    sheet: SheetName = None,
-    skip: Skip = 0,
-    layout: Layout = None,
-    control: Control = None,
-    edges: Edges = True,
-    scale: Annotated[str, typer.Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
-    cost: Annotated[str | None, typer.Option(help="The column with the cost of measuring each candidate")] = None,
-    in_place: Annotated[
-        bool, typer.Option("--in-place", help="Leave candidates in their Parquet file or folder: nothing is copied")
-    ] = False,
-    target_weight: Annotated[
-        list[str] | None, typer.Option(help="How much one of several targets counts: NAME=2; repeat")
-    ] = None,
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    candidates: Annotated[Path, Argument(help="CSV, Excel or Parquet: one row per candidate")],
+    target: Annotated[list[str], Option(help="The column of results, as it will be called; repeat for several")],
+    id: Annotated[str, Option(help="The column that tells candidates apart")] = "id",
+    batch: opt.Batch = None,
+    strategy: opt.Strategy = None,
+    task: Annotated[str, Option(help="What a result is: regression, classification or count")] = "regression",
+    ensemble: Annotated[str, Option(help="What predicts: combined, or paper (networks alone)")] = "combined",
+    seed: Annotated[int, Option(help="Start of the random numbers: same seed and same history, same batch")] = 0,
+    ignore: Annotated[list[str] | None, Option(help="A column to keep, but not as a feature; repeat")] = None,
+    goal: opt.Goal = "map",
+    weight: opt.Weight = None,
+    sheet: opt.SheetName = None,
+    skip: opt.Skip = 0,
+    layout: opt.Layout = None,
+    control: opt.Control = None,
+    edges: opt.Edges = True,
+    scale: Annotated[str, Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
+    cost: Annotated[str | None, Option(help="The column with the cost of one measurement of each candidate")] = None,
+    in_place: Annotated[bool, Option("--in-place", help="Do not copy candidates out of their Parquet files")] = False,
+    target_weight: Annotated[list[str] | None, Option(help="How much a target counts: yield=2; repeat")] = None,
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Start a campaign over a table of candidates.
 
@@ -65,8 +48,8 @@ def init(
     from aicau.tables.candidates import summary
 
     names = target if len(target) > 1 else target[0]
-    settings = (names, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal, weight, sheet, skip)
-    plate = (layout, read_controls(control), edges, scale, cost, _weights(target_weight or []), in_place)
+    settings = (names, batch, strategy, seed, id, ignore or [], author, task, ensemble, goal or "map", weight)
+    plate = (sheet, skip, layout, read_controls(control), edges, scale, cost, _weights(target_weight or []), in_place)
     with (
         busy("reading the candidates and trying the strategy"),
         Campaign.create(campaign, candidates, *settings, *plate) as made,
@@ -98,27 +81,28 @@ def _weights(words: list[str]) -> dict[str, float]:
 
 @app.command()
 def ask(
-    campaign: Where,
-    n: Annotated[int, typer.Argument(help="How many points")],
-    out: Out = None,
-    request: Annotated[str | None, typer.Option(help="A name: the same name again gives the same batch")] = None,
-    goal: Annotated[str | None, typer.Option(help="For this batch: map, max, min, above:3.5 or below:3.5")] = None,
-    weight: Annotated[str | None, typer.Option(help="For this batch: the column of how much each counts")] = None,
-    replicates: Annotated[int, typer.Option(help="Wells of each point")] = 1,
-    preview: Annotated[bool, typer.Option("--preview", help="Only look: nothing is pending afterwards")] = False,
-    budget: Annotated[float | None, typer.Option(help="Most that the points may cost together")] = None,
-    layout: Layout = None,
-    control: Control = None,
-    edges: Edges = True,
-    engine: EngineName = "local",
-    address: Address = None,
-    device: Annotated[str, typer.Option(help="Where the batch is computed: cpu, cuda or auto")] = "cpu",
-    force: Force = False,
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    n: Annotated[int, Argument(help="How many points")],
+    out: opt.Out = None,
+    request: Annotated[str | None, Option(help="A name: ask again under it, and you get the same batch")] = None,
+    goal: opt.Goal = None,
+    weight: opt.Weight = None,
+    replicates: Annotated[int, Option(help="How many wells each point gets")] = 1,
+    preview: Annotated[bool, Option("--preview", help="Only look at the batch: it is not reserved")] = False,
+    budget: Annotated[float | None, Option(help="What all points together may cost at most")] = None,
+    layout: opt.Layout = None,
+    control: opt.Control = None,
+    edges: opt.Edges = True,
+    engine: opt.EngineName = "local",
+    address: opt.Address = None,
+    device: Annotated[str, Option(help="Where the batch is computed: cpu, cuda or auto")] = "cpu",
+    force: opt.Force = False,
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Get the next batch: id, features, replicate and reason. Its points are pending until they are told or abandoned.
 
+    Goal, weight and plate are those of the campaign, unless this batch is to have others.
     A file has empty columns for the result, the batch and the status: fill them in and tell the file.
 
     Example: aicau ask screen.db 96 --out plate-1.csv
@@ -150,11 +134,11 @@ def ask(
 
 @app.command()
 def pending(
-    campaign: Where,
-    ask: Annotated[int | None, typer.Option(help="Only of this batch: its number in aicau batches")] = None,
-    out: Out = None,
-    force: Force = False,
-    as_json: Json = False,
+    campaign: opt.Where,
+    ask: Annotated[int | None, Option(help="Only of this batch: its number, as aicau batches lists it")] = None,
+    out: opt.Out = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """List the points that were asked for and neither told nor abandoned yet, as ask handed them out.
 
@@ -168,16 +152,14 @@ def pending(
 
 @app.command()
 def tell(
-    campaign: Where,
-    results: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet: id, result and batch, a row per measurement")],
-    correct: Annotated[bool, typer.Option("--correct", help="Replace what was told for the same id and batch")] = False,
-    new: Annotated[
-        list[str] | None, typer.Option(help="A batch or class that is new, though it looks like a known one; repeat")
-    ] = None,
-    sheet: SheetName = None,
-    skip: Skip = 0,
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    results: Annotated[Path, Argument(help="CSV, Excel or Parquet: id, result and batch, a row per measurement")],
+    correct: Annotated[bool, Option("--correct", help="Replace what was told for the same id and batch")] = False,
+    new: Annotated[list[str] | None, Option(help="A new batch or class with a name like a known one; repeat")] = None,
+    sheet: opt.SheetName = None,
+    skip: opt.Skip = 0,
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Tell what came out, all of a file or none of it; rows that are known already are not stored again.
 
@@ -196,7 +178,7 @@ def tell(
 
 
 @app.command()
-def status(campaign: Where, as_json: Json = False) -> None:
+def status(campaign: opt.Where, as_json: opt.Json = False) -> None:
     """Say where a campaign stands.
 
     Example: aicau status screen.db --json

@@ -3,17 +3,17 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from aicau.cli import options as opt
 from aicau.cli.app import app, opened
-from aicau.cli.options import Author, Control, Edges, Force, Json, Layout, Out, SheetName, Skip, Where
 from aicau.cli.output import check_out, hand_out, many, say, written
 
-Ids = Annotated[list[str], typer.Argument(help="Ids of candidates")]
+Ids = Annotated[list[str], Argument(help="Ids of candidates")]
 
 
 @app.command()
-def abandon(campaign: Where, ids: Ids, author: Author = None, as_json: Json = False) -> None:
+def abandon(campaign: opt.Where, ids: Ids, author: opt.Author = None, as_json: opt.Json = False) -> None:
     """Give up pending points that will not be measured: they are not proposed again.
 
     Example: aicau abandon screen.db compound-17 compound-42
@@ -25,11 +25,11 @@ def abandon(campaign: Where, ids: Ids, author: Author = None, as_json: Json = Fa
 
 @app.command()
 def exclude(
-    campaign: Where,
+    campaign: opt.Where,
     ids: Ids,
-    reason: Annotated[str, typer.Option(help="Why: out of stock, insoluble ...")],
-    author: Author = None,
-    as_json: Json = False,
+    reason: Annotated[str, Option(help="Why: out of stock, insoluble ...")],
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Leave candidates out of all further batches. What was measured of them stays.
 
@@ -44,11 +44,11 @@ def exclude(
 
 @app.command()
 def include(
-    campaign: Where,
+    campaign: opt.Where,
     ids: Ids,
-    reason: Annotated[str, typer.Option(help="Why")] = "",
-    author: Author = None,
-    as_json: Json = False,
+    reason: Annotated[str, Option(help="Why")] = "",
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Let excluded or abandoned candidates be proposed again.
 
@@ -60,8 +60,8 @@ def include(
 
 
 @app.command()
-def confirm(campaign: Where, ids: Ids, author: Author = None, as_json: Json = False) -> None:
-    """Say that values are right which status points out as unusual.
+def confirm(campaign: opt.Where, ids: Ids, author: opt.Author = None, as_json: opt.Json = False) -> None:
+    """Confirm values that status points out as unusual: they are right.
 
     Example: aicau confirm screen.db compound-17
     """
@@ -72,12 +72,12 @@ def confirm(campaign: Where, ids: Ids, author: Author = None, as_json: Json = Fa
 
 @app.command()
 def add(
-    campaign: Where,
-    candidates: Annotated[Path, typer.Argument(help="CSV, Excel or Parquet, with the columns of the first candidates")],
-    sheet: SheetName = None,
-    skip: Skip = 0,
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    candidates: Annotated[Path, Argument(help="CSV, Excel or Parquet, with the columns of the first candidates")],
+    sheet: opt.SheetName = None,
+    skip: opt.Skip = 0,
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Add candidates; rows that are there already are skipped.
 
@@ -91,11 +91,11 @@ def add(
 
 @app.command()
 def rename(
-    campaign: Where,
-    old: Annotated[str, typer.Argument(help="The batch as it is called now")],
-    new: Annotated[str, typer.Argument(help="What it is to be called; an existing one takes the rows in")],
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    old: Annotated[str, Argument(help="The batch as it is called now")],
+    new: Annotated[str, Argument(help="What it is to be called; an existing one takes the rows in")],
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
     """Rename a batch (a plate, a day), or join it with the one it should have been.
 
@@ -108,18 +108,18 @@ def rename(
 
 @app.command()
 def change(
-    campaign: Where,
-    strategy: Annotated[str | None, typer.Option(help="How batches are chosen from now on")] = None,
-    batch: Annotated[str | None, typer.Option(help="The results' column of what is measured together")] = None,
-    goal: Annotated[str | None, typer.Option(help="What counts: map, max, min, above:3.5 or below:3.5")] = None,
-    weight: Annotated[str | None, typer.Option(help="The candidates' column of how much each counts")] = None,
-    layout: Layout = None,
-    control: Control = None,
-    edges: Edges = True,
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    strategy: opt.Strategy = None,
+    batch: opt.Batch = None,
+    goal: opt.Goal = None,
+    weight: opt.Weight = None,
+    layout: opt.Layout = None,
+    control: opt.Control = None,
+    edges: opt.Edges = True,
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Change strategy, goal or plate (none: no plate), or give a campaign that began without one a batch column.
+    """Change strategy, goal, weight or plate (--layout none: no plate), or add a batch column where there was none.
 
     Example: aicau change screen.db --batch plate
     """
@@ -135,12 +135,12 @@ def change(
 
 @app.command()
 def untell(
-    campaign: Where,
-    tell: Annotated[int, typer.Argument(help="The number of a tell, a correction or a renaming: see aicau history")],
-    author: Author = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    tell: Annotated[int, Argument(help="The number of a tell, a correction or a renaming: see aicau history")],
+    author: opt.Author = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Take back a tell, a correction or a renaming. Its rows stay in the history; they count no more.
+    """Take back a tell, a correction or a renaming. Its rows stay in the history; they no longer count.
 
     Example: aicau untell screen.db 3
     """
@@ -154,9 +154,9 @@ def untell(
 
 @app.command("import")
 def import_(
-    folder: Annotated[Path, typer.Argument(help="A folder that aicau export wrote")],
-    campaign: Annotated[str, typer.Argument(metavar="CAMPAIGN", help="A new file or an empty database")],
-    as_json: Json = False,
+    folder: Annotated[Path, Argument(help="A folder that aicau export wrote")],
+    campaign: Annotated[str, Argument(metavar="CAMPAIGN", help="A new file or an empty database")],
+    as_json: opt.Json = False,
 ) -> None:
     """Restore a campaign from an export: history, corrections, models, batches.
 
@@ -171,7 +171,7 @@ def import_(
 
 
 @app.command()
-def batches(campaign: Where, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+def batches(campaign: opt.Where, out: opt.Out = None, force: opt.Force = False, as_json: opt.Json = False) -> None:
     """List the batches that were asked for, with the states of their points.
 
     Example: aicau batches screen.db
@@ -180,7 +180,7 @@ def batches(campaign: Where, out: Out = None, force: Force = False, as_json: Jso
 
 
 @app.command()
-def history(campaign: Where, out: Out = None, force: Force = False, as_json: Json = False) -> None:
+def history(campaign: opt.Where, out: opt.Out = None, force: opt.Force = False, as_json: opt.Json = False) -> None:
     """List all that happened: when, by whom, what, and the number of each ask and tell.
 
     Example: aicau history screen.db --out history.csv
@@ -190,11 +190,11 @@ def history(campaign: Where, out: Out = None, force: Force = False, as_json: Jso
 
 @app.command()
 def measurements(
-    campaign: Where,
-    every: Annotated[bool, typer.Option("--all", help="Also rows that were replaced or taken back")] = False,
-    out: Out = None,
-    force: Force = False,
-    as_json: Json = False,
+    campaign: opt.Where,
+    every: Annotated[bool, Option("--all", help="Also rows that were replaced or taken back")] = False,
+    out: opt.Out = None,
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """List what was told: id, result, batch, replicate, status, tell, time and author.
 

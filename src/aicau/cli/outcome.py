@@ -5,10 +5,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
+from aicau.cli import options as opt
 from aicau.cli.app import app, opened
-from aicau.cli.options import Address, Author, EngineName, Force, Json, Out, Where
 from aicau.cli.output import busy, check_out, many, say, show, written
 from aicau.core.errors import InputError, StoreError
 from aicau.core.files import PAGES, is_report
@@ -16,17 +16,15 @@ from aicau.core.files import PAGES, is_report
 
 @app.command()
 def predict(
-    campaign: Where,
-    out: Out = None,
-    details: Annotated[
-        bool, typer.Option("--details", help="Also ignored columns, and mean and number of measurements")
-    ] = False,
-    force: Force = False,
-    engine: EngineName = "local",
-    address: Address = None,
-    as_json: Json = False,
+    campaign: opt.Where,
+    out: opt.Out = None,
+    details: Annotated[bool, Option("--details", help="Also ignored columns, and what was measured how often")] = False,
+    force: opt.Force = False,
+    engine: opt.EngineName = "local",
+    address: opt.Address = None,
+    as_json: opt.Json = False,
 ) -> None:
-    """Predict every candidate: debiased mean and 95% intervals, or probabilities; epistemic, bias, aleatoric.
+    """Predict every candidate: debiased mean and 95% intervals, or probabilities; and the parts of the error.
 
     Example: aicau predict screen.db --out predictions.csv
     """
@@ -58,10 +56,10 @@ def predict(
 
 @app.command()
 def report(
-    campaign: Where,
-    out: Annotated[Path, typer.Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
-    force: Force = False,
-    as_json: Json = False,
+    campaign: opt.Where,
+    out: Annotated[Path, Option(help="The HTML file; an earlier report is replaced")] = Path("report.html"),
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Write one HTML file, readable offline: errors over rounds, calibration, noise, map, and the last batch.
 
@@ -75,10 +73,10 @@ def report(
 
 @app.command()
 def export(
-    campaign: Where,
-    folder: Annotated[Path, typer.Argument(help="Folder for the files; an earlier export is replaced")],
-    force: Force = False,
-    as_json: Json = False,
+    campaign: opt.Where,
+    folder: Annotated[Path, Argument(help="Folder for the files; an earlier export is replaced")],
+    force: opt.Force = False,
+    as_json: opt.Json = False,
 ) -> None:
     """Write the whole campaign as plain files: CSV, JSON and safetensors.
 
@@ -90,7 +88,7 @@ def export(
 
 
 @app.command()
-def doctor(campaign: Where, as_json: Json = False) -> None:
+def doctor(campaign: opt.Where, as_json: opt.Json = False) -> None:
     """Check that a campaign is whole; nothing is changed. Exit code 1 where something is wrong.
 
     Example: aicau doctor screen.db
@@ -104,7 +102,7 @@ def doctor(campaign: Where, as_json: Json = False) -> None:
 
 
 @app.command()
-def compact(campaign: Where, author: Author = None, as_json: Json = False) -> None:
+def compact(campaign: opt.Where, author: opt.Author = None, as_json: opt.Json = False) -> None:
     """Drop the kept models of earlier rounds and make the file smaller. Nothing that was asked or told changes.
 
     A report then has held-out errors of the last rounds only.
@@ -118,13 +116,11 @@ def compact(campaign: Where, author: Author = None, as_json: Json = False) -> No
 
 @app.command()
 def serve(
-    places: Annotated[
-        list[str], typer.Argument(metavar="CAMPAIGN...", help="Files of campaigns, or folders that hold some")
-    ],
-    host: Annotated[str, typer.Option(help="Where to listen; another than this machine needs a token")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 takes a free one", min=0, max=65535)] = 8765,
+    places: Annotated[list[str], Argument(metavar="CAMPAIGN", help="Files of campaigns, or folders that hold some")],
+    host: Annotated[str, Option(help="Address to listen at; any other than this machine needs a token")] = "127.0.0.1",
+    port: Annotated[int, Option(help="Port to listen at; 0 takes a free one", min=0, max=65535)] = 8765,
     token: Annotated[
-        str | None, typer.Option(envvar="AICAU_TOKEN", help="A word that people must know; better in $AICAU_TOKEN")
+        str | None, Option(envvar="AICAU_TOKEN", help="Password of the pages; safer in $AICAU_TOKEN")
     ] = None,
 ) -> None:
     """Show campaigns as pages in a browser: plan, look, drop results. Runs until it is stopped.

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from aicau.cli.app import START
 from aicau.core.errors import InputError, StoreError, without_password
 from aicau.core.files import check_new, reason, short, write_whole
 
@@ -91,6 +92,24 @@ def busy(words: str) -> Iterator[None]:
     compiled = any(Path(__file__).parents[1].glob("ensembles/kernels/__pycache__/*.nbi"))
     with progress(words if compiled else f"{words}; the first time, kernels are compiled (some 20 s)"):
         yield
+
+
+def run_to_page(run: Callable[..., dict[str, Any]], page: Path, as_json: bool, name: str) -> None:
+    """Long work that leaves a page of Markdown: its progress, the page and the time it took, or one JSON object."""
+    if page.parent.exists() and not page.parent.is_dir():
+        raise InputError(f"cannot write to {page.parent}: it is not a folder")
+    if as_json:
+        print(json.dumps(run(begin=START), allow_nan=False))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    with progress("starting", 100) as update:
+        tell = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
+        summary = run(begin=START, report=tell)
+    console, seconds = Console(), summary["seconds"]["total"]
+    console.print(Markdown(page.read_text()))
+    console.print(f"{name}: {summary['runs']} runs in {seconds:.0f} s; files in {page.parent}")
 
 
 def show(table: Any, header: bool = True) -> None:

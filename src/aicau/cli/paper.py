@@ -2,14 +2,15 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from aicau.cli.app import START, app
-from aicau.cli.options import Address, Device, EngineName, Seed
-from aicau.cli.output import progress
+from aicau.cli import options as opt
+from aicau.cli.app import app
+from aicau.cli.output import progress, run_to_page
 from aicau.core.errors import AicauError
 
 
@@ -17,24 +18,24 @@ from aicau.core.errors import AicauError
 def simulate(
     strategy: Annotated[
         list[str],
-        typer.Option(help="acquisition[:bias][:batching][:change], e.g. pemse:direct:eigen; repeat to compare"),
+        Option(help="acquisition[:bias][:batching][:form][:difference], such as pemse:direct:eigen; repeat to compare"),
     ],
-    problem: Annotated[str, typer.Option(help="type1, type2, type3; class1, class2, class3")] = "type2",
-    initial: Annotated[int, typer.Option(help="Random points measured before the first round")] = 10,
-    batch_size: Annotated[int, typer.Option(help="Points per round")] = 10,
-    rounds: Annotated[int, typer.Option(help="Rounds after the initial points")] = 10,
-    runs: Annotated[int, typer.Option(help="Independent repetitions, paired between strategies")] = 10,
-    seed: Seed = 0,
-    noise_scale: Annotated[float, typer.Option(help="Multiplies the noise of the problem")] = 1.0,
+    problem: Annotated[str, Option(help="type1, type2, type3; class1, class2, class3")] = "type2",
+    initial: Annotated[int, Option(help="Random points measured before the first round")] = 10,
+    batch_size: Annotated[int, Option(help="Points per round")] = 10,
+    rounds: Annotated[int, Option(help="Rounds after the initial points")] = 10,
+    runs: Annotated[int, Option(help="Independent repetitions, paired between strategies")] = 10,
+    seed: opt.Seed = 0,
+    noise_scale: Annotated[float, Option(help="How many times the noise of the problem")] = 1.0,
     correlation_length: Annotated[
-        float | None, typer.Option(help="Of the noise of type3; default π/2, as in the paper")
+        float | None, Option(help="Over what distance noise of type3 is shared; default π/2")
     ] = None,
-    grid: Annotated[int, typer.Option(help="Points along each side of the grid")] = 50,
-    device: Device = "auto",
-    plot: Annotated[Path | None, typer.Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table")] = False,
+    grid: Annotated[int, Option(help="Points along each side of the grid")] = 50,
+    device: opt.Device = "auto",
+    plot: Annotated[Path | None, Option(help="Write the learning curves to this file (PNG, SVG or PDF)")] = None,
+    engine: opt.EngineName = "local",
+    address: opt.Address = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object instead of a table")] = False,
 ) -> None:
     """Compare strategies on one of the paper's problems, or on one with classes.
 
@@ -74,20 +75,20 @@ def simulate(
 
 @app.command()
 def reproduce(
-    figure: Annotated[str, typer.Argument(help="perfect-information, estimation, batching or all")] = "all",
-    runs: Annotated[int, typer.Option(help="Paired repetitions; the paper has 10")] = 10,
-    quick: Annotated[bool, typer.Option("--quick", help="3 runs of Figure 5, Types II and III, full-batch")] = False,
-    seed: Seed = 0,
+    figure: Annotated[str, Argument(help="perfect-information, estimation, batching or all")] = "all",
+    runs: Annotated[int, Option(help="Paired repetitions; the paper has 10")] = 10,
+    quick: Annotated[bool, Option("--quick", help="Only 3 runs of Figure 5, Types II and III, full-batch")] = False,
+    seed: opt.Seed = 0,
     preset: Annotated[
         list[str] | None,
-        typer.Option(help="How Q is trained: learns, printed (both by default) or full-batch; repeat it"),
+        Option(help="How Q is trained: learns, printed (both by default) or full-batch; repeat for several"),
     ] = None,
-    device: Device = "auto",
-    out: Annotated[Path, typer.Option(help="Folder for figures, tables and claims.md")] = Path("results"),
-    resume: Annotated[bool, typer.Option("--resume", help="Go on where an interrupted run stopped")] = False,
-    engine: EngineName = "local",
-    address: Address = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object at the end")] = False,
+    device: opt.Device = "auto",
+    out: Annotated[Path, Option(help="Folder for figures, tables and claims.md")] = Path("results"),
+    resume: Annotated[bool, Option("--resume", help="Go on where an interrupted run stopped")] = False,
+    engine: opt.EngineName = "local",
+    address: opt.Address = None,
+    as_json: Annotated[bool, Option("--json", help="Print one JSON object at the end")] = False,
 ) -> None:
     """Compute the paper's figures and test its claims.
 
@@ -97,23 +98,8 @@ def reproduce(
     from aicau.paper.plan import FIGURES, Plan
     from aicau.paper.reproduce import reproduce as run
 
-    if out.exists() and not out.is_dir():
-        raise AicauError(f"cannot write to {out}: it is not a folder")
     names = ("batching",) if quick and figure == "all" else tuple(FIGURES) if figure == "all" else (figure,)
     plan = Plan(names, 3, seed, ("type2", "type3"), presets=("full-batch",)) if quick else Plan(names, runs, seed)
     plan = replace(plan, presets=tuple(preset)) if preset else plan
-    where = Engine(engine, address=address)
-    if as_json:
-        print(json.dumps(run(plan, out, device, resume, begin=START, engine=where)))
-        return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
-    with progress("starting", 100) as update:
-        say = lambda what, done, total: update(description=what, completed=done, total=total)  # noqa: E731
-        summary = run(plan, out, device, resume, say, START, where)
-    console = Console()
-    console.print(Markdown((out / "claims.md").read_text()))
-    seconds = summary["seconds"]
-    assert isinstance(seconds, dict)
-    console.print(f"{', '.join(names)}: {plan.runs} runs in {seconds['total']:.0f} s; files in {out}")
+    work = partial(run, plan, out, device, resume, engine=Engine(engine, address=address))
+    run_to_page(work, out / "claims.md", as_json, ", ".join(names))

@@ -14,7 +14,8 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, product
 from pathlib import Path
@@ -177,13 +178,8 @@ def run(
     """
     if resume and not engine.here:
         raise InputError("only what runs in one process can be resumed; leave out --resume or --engine")
-    jobs, slices = plan.jobs(), engine.slices(plan.runs)
-    keys, how = streams.runs(plan.seed, plan.runs), Round.paper(ensemble)
-    total, done = len(slices) * sum(setting.rounds + 1 for setting, _, _ in jobs), [0] * len(jobs)
-    name = [f"{setting.name}-{initial}" for setting, initial, _ in jobs]
-    title = [f"{setting.name} rounds, {initial} initial points" for setting, initial, _ in jobs]
-    frames, seconds = [], {}
-    made = {kind: problems.make(kind) for kind in plan.types}
+    jobs, slices, keys = plan.jobs(), engine.slices(plan.runs), streams.runs(plan.seed, plan.runs)
+    made, how = {kind: problems.make(kind) for kind in plan.types}, Round.paper(ensemble)
     works = [
         Work(
             tuple(Lane(made[kind], make(*word)) for kind in plan.types for word in words),
@@ -191,63 +187,67 @@ def run(
         )
         for setting, initial, words in jobs
     ]
+    total, done = len(slices) * sum(setting.rounds + 1 for setting, _, _ in jobs), [0] * len(jobs)
+
+    def tell(at: int) -> None:
+        setting, initial, _ = jobs[at]
+        report(f"{setting.name} rounds, {initial} initial points", sum(done), total)
 
     def kept(at: int) -> Ran:
-        """Here, with a checkpoint."""
-        path = None if state is None else state / f"{name[at]}.npz"
-        checkpoint = Checkpoint(path, plan, name[at], jobs[at][2], checks.pick_device(device))
+        """Here, with a checkpoint where there is a place for it."""
+        checkpoint = None if state is None else Checkpoint(state, plan, jobs[at], checks.pick_device(device))
         saved = 0.0
 
         def watch(loop: Loop) -> None:
             nonlocal saved
+            now = time.perf_counter()
             if not saved:
-                saved = time.perf_counter()
-                if resume:
+                saved = now
+                if checkpoint is not None and resume:
                     checkpoint.load(loop)
-            elif loop.done or time.perf_counter() - saved > every:
+            elif checkpoint is not None and (loop.done or now - saved > every):
                 checkpoint.save(loop)
                 saved = time.perf_counter()
+            done[at] = loop.round
             if not loop.done:
-                done[at] = loop.round
-                report(title[at], sum(done), total)
+                tell(at)
 
         return works[at].some((0, plan.runs), watch)
 
     found = map(kept, range(len(jobs))) if engine.here else engine.over(compute, product(works, slices), device)
+    frames, seconds = [], defaultdict[str, float](float)
     for at, (setting, initial, words) in enumerate(jobs):
         some = []
         for result in islice(found, len(slices)):
             some.append(result)
-            done[at] = len(some) * (setting.rounds + 1)
+            for part, spent in result.seconds.items():
+                seconds[f"{setting.name}-{initial}/{part}"] += spent
             if not engine.here:
-                report(title[at], sum(done), total)
+                done[at] += setting.rounds + 1
+                tell(at)
         mse, queried = (np.concatenate([getattr(one, part) for one in some], 1) for part in ("mse", "queried"))
         labels = [(setting.name, kind, initial, *word) for kind in plan.types for word in words]
         columns = ["setting", "type", "initial", "strategy", "preset"]
         frames.append(tidy(columns, labels, mse, queried, initial, setting.batch_size))
-        for part in {part: None for one in some for part in one.seconds}:
-            seconds[f"{name[at]}/{part}"] = sum(one.seconds.get(part, 0.0) for one in some)
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 
 class Checkpoint:
     """The state of one loop on disk, with the plan it belongs to: arrays and JSON, never pickle."""
 
-    def __init__(
-        self, path: Path | None, plan: Plan, job: str, words: Sequence[tuple[str, str]], device: torch.device
-    ) -> None:
-        self.path = path
+    def __init__(self, folder: Path, plan: Plan, job: Job, device: torch.device) -> None:
+        setting, initial, words = job
+        name = f"{setting.name}-{initial}"
+        self.path = folder / f"{name}.npz"
         same = {key: value for key, value in asdict(plan).items() if key not in ("figures", "presets")}
-        self.plan = json.dumps({**same, "job": job, "strategies": list(words), "device": device.type}, sort_keys=True)
+        self.plan = json.dumps({**same, "job": name, "strategies": words, "device": device.type}, sort_keys=True)
 
     def save(self, loop: Loop) -> None:
-        if self.path is None:
-            return
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.state().items()}
         write_whole(self.path, lambda path: np.savez(path, plan=np.array(self.plan), **arrays))
 
     def load(self, loop: Loop) -> None:
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return
         try:
             with np.load(io.BytesIO(self.path.read_bytes()), allow_pickle=False) as stored:

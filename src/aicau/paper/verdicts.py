@@ -1,6 +1,7 @@
 """Verdicts on the claims: paired ratios with intervals, and one word."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -41,12 +42,16 @@ class Verdict:
 
 def judge(outcome: Outcome) -> list[Verdict]:
     """Verdicts on the claims whose strategies and panels were run, for every preset and measure."""
-    return [
-        verdict
-        for preset in outcome.plan.presets
-        for measure in MEASURES
-        for verdict in _judge(measured(outcome.frame, preset, measure), preset, measure)
-    ]
+    verdicts = []
+    for preset, measure in product(outcome.plan.presets, MEASURES):
+        table = measured(outcome.frame, preset, measure)
+        for claim in claims():
+            rows = [log_ratio(table, claim.setting, pair) for pair in claim.comparisons()]
+            if logs := [row for row in rows if row is not None]:
+                votes = [claim.judge(ratio(row)) for row in logs]
+                counts = votes.count(1), votes.count(-1), len(votes)
+                verdicts.append(Verdict(claim, ratio(np.mean(logs, axis=0)), *counts, preset, measure))
+    return verdicts
 
 
 def measured(frame: pd.DataFrame, preset: str, measure: str) -> Table:
@@ -58,19 +63,6 @@ def measured(frame: pd.DataFrame, preset: str, measure: str) -> Table:
     return {key: part.to_numpy() for key, part in means.groupby(level=[0, 1, 2, 3])}  # type: ignore[misc]
 
 
-def _judge(table: Table, preset: str, measure: str) -> list[Verdict]:
-    verdicts = []
-    for claim in claims():
-        rows = [log_ratio(table, claim.setting, pair) for pair in claim.comparisons()]
-        logs = [row for row in rows if row is not None]
-        if logs:
-            votes = [claim.judge(ratio(row)) for row in logs]
-            pooled = ratio(np.mean(logs, axis=0))
-            counts = votes.count(1), votes.count(-1), len(votes)
-            verdicts.append(Verdict(claim, pooled, *counts, preset, measure))
-    return verdicts
-
-
 def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | None:  # (runs,)
     kind, initial, a, b = pair
     first, second = table.get((setting, kind, initial, a)), table.get((setting, kind, initial, b))
@@ -79,13 +71,19 @@ def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | N
 
 def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
     """One row per claim, preset and measure."""
-    columns = ["claim", "text", "preset", "measure", "ratio", "low", "high", "for", "against", "comparisons", "verdict"]
     rows = [
-        (v.claim.number, v.claim.text, v.preset, v.measure, v.pooled.mean, v.pooled.low, v.pooled.high)
-        + (v.supports, v.contradicts, v.comparisons, v.word)
+        {
+            "claim": v.claim.number,
+            "text": v.claim.text,
+            "preset": v.preset,
+            "measure": v.measure,
+            "ratio": v.pooled.mean,
+        }
+        | {"low": v.pooled.low, "high": v.pooled.high, "for": v.supports, "against": v.contradicts}
+        | {"comparisons": v.comparisons, "verdict": v.word}
         for v in verdicts
     ]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows)
 
 
 def to_markdown(verdicts: list[Verdict], runs: int) -> str:

@@ -100,7 +100,6 @@ class Words:
     decomposition: str
     observed: str  # what is drawn against the stated probability
     calibration: str  # may name the last point: {stated}, {observed}, {count}
-    labelled: bool = False  # results are labels
 
 
 INTERVALS = "Of {count} new measurements, {observed:.0%} fell into the {stated:.0%} interval predicted before."
@@ -124,7 +123,6 @@ WORDS = {
         observed="share of labels of that class",
         calibration="Each point is a group of similar probabilities that a model gave before the label was known; its"
         " height is how often the label then was of that class.",
-        labelled=True,
     ),
     "count": Words(
         error="Poisson divergence",

@@ -52,7 +52,8 @@ def figure(name: str, contents: Contents) -> Figure | None:
             return None
         handles, labels = axes.get_legend_handles_labels()
         if handles:
-            columns = int(np.clip(62 // (max(map(len, labels)) + 5), 1, 4))
+            wide = [len(label) + 5 for label in labels]
+            columns = len(labels) if sum(wide) <= 62 else max(1, 62 // max(wide))
             keys = made.legend(handles, labels, loc="outside upper left", ncols=columns).legend_handles
             for handle, key in zip(handles, keys, strict=True):  # a key has the colour of what it stands for
                 if key is not None and isinstance(handle, Artist) and (handle.get_gid() or "").startswith("ink"):

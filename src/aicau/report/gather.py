@@ -12,14 +12,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from aicau.campaign.campaign import Campaign
-from aicau.campaign.model import Model
-from aicau.campaign.rows import Told, replicates
+from aicau.campaign.model import Model, Told, replicates
 from aicau.core.errors import InputError
 from aicau.core.pool import Frame
 from aicau.gp.plates import plate_effects
 from aicau.prediction import Check
 from aicau.report import figures, platemap
-from aicau.report.data import WORDS, Batch, Contents, Labels, Map, Noise
+from aicau.report.data import Batch, Contents, Labels, Map, Noise
 from aicau.store import Moment
 
 MOST_DRAWN = 4000  # candidates on the map
@@ -60,13 +59,10 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
     titles = {
         "measured": [f"{names[at]}: {', '.join(values[at][:4])}" for at in sorted(values)],
         "ink-next": [f"{names[at]}: next" for at in moment.pending],
-        "last": [],
-        "earlier": [],
     }
-    newest = held.basis.max()
-    for row in held.itertuples():
-        words = f"{names[row.candidate]}: measured {row.measured:.4g}, predicted {row.predicted:.4g}"
-        titles["last" if row.basis == newest else "earlier"].append(words)
+    for name, some in (("last", held.basis == held.basis.max()), ("earlier", held.basis < held.basis.max())):
+        rows = held[some].itertuples()
+        titles[name] = [f"{names[r.candidate]}: measured {r.measured:.4g}, predicted {r.predicted:.4g}" for r in rows]
     return Contents(
         settings=campaign.settings,
         rounds=rounds,
@@ -79,7 +75,7 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
         plates=platemap.draw(campaign),
         predicted=_predicted(names, batch[0], model),
         measured={names[at]: ", ".join(own) for at, own in values.items()},
-        labels=_labels(told, model) if WORDS[campaign.task].labelled else None,
+        labels=_labels(told, model) if campaign.task == "classification" else None,
     )
 
 

@@ -80,10 +80,12 @@ def learning_curves(result: "Result", path: str | None = None) -> Figure:
 
 
 def log_ticks(axes: "Axes") -> None:
-    """Plain numbers at a few places of each decade."""
+    """Plain numbers at a few places of each decade, or at more of them where the axis is short."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.yaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+    low, high = axes.get_ylim()
+    subs = [1, 1.5, 2, 3, 5, 7] if high > 2 * low else np.arange(1, 10, 0.5).tolist()
+    axes.yaxis.set_major_locator(LogLocator(10, subs=subs))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())
     quiet(axes, "both")

@@ -7,6 +7,7 @@ again: `add`, `change`, `rename`, `untell`. `exclude` and `include` only say wha
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,11 +16,12 @@ from sqlalchemy import Row, func, select
 from aicau.core.errors import InputError, shown
 from aicau.store import identity
 from aicau.store.identity import Measurement
-from aicau.store.schema import events
+from aicau.store.schema import asks, events, tells
 from aicau.store.session import ABANDONED, PENDING, Session
 
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
 KINDS = (*NUMBERED, "exclude", "include")
+Answers = dict[tuple[int, int], dict[str, str]]  # of a proposed point (ask, position): states by target
 CHANGED = 2  # in the column `correct` of a tell that is none of a file
 
 
@@ -31,15 +33,7 @@ def changes(session: Session, *kinds: str) -> list[tuple[Row[Any], dict[str, Any
 
 def last_change(session: Session) -> int:
     """The number of the last event that changed the campaign; 0 for none."""
-    query = select(func.max(events.c.id)).where(events.c.kind.in_(KINDS))
-    return int(session.connection.scalar(query) or 0)
-
-
-def settings(session: Session, base: dict[str, Any]) -> dict[str, Any]:
-    """The settings as they are now: those of the beginning, and what was changed since."""
-    for _, detail in changes(session, "add", "change"):
-        base = base | detail["settings"]
-    return base
+    return int(session.connection.scalar(select(func.max(events.c.id)).where(events.c.kind.in_(KINDS))) or 0)
 
 
 def void(session: Session) -> set[int]:
@@ -47,9 +41,9 @@ def void(session: Session) -> set[int]:
     return {number for row, detail in changes(session, "untell") for number in (row.reference, detail["tell"])}
 
 
-def answers(session: Session) -> dict[tuple[int, int], dict[str, str]]:
-    """What was told of each proposed point (ask, position), target by target; nothing where there is one target."""
-    found = defaultdict[tuple[int, int], dict[str, str]](dict)
+def answers(session: Session) -> Answers:
+    """What was told of each proposed point, target by target; nothing where there is one target."""
+    found: Answers = defaultdict(dict)
     if len(session.targets) > 1:
         gone = void(session)
         told = (detail for row, detail in changes(session, "tell") if row.reference not in gone)
@@ -73,27 +67,22 @@ def renamed(session: Session) -> dict[str, str]:
 
 def barred(session: Session, measured: Iterable[int]) -> dict[int, str]:
     """Candidates that are not proposed, and why: excluded, or abandoned and not measured since."""
-    given_up = "abandoned"
+    given_up, measured = "abandoned", set(measured)
     found = dict.fromkeys(session.candidates(ABANDONED), given_up)
     for row, detail in changes(session, "exclude", "include", "abandon"):
         for candidate in detail.get("candidates", ()):
+            found[candidate] = f"excluded: {detail['reason']}" if row.kind == "exclude" else given_up
             if row.kind == "include":
-                found.pop(candidate, None)
-            else:
-                found[candidate] = given_up if row.kind == "abandon" else f"excluded: {detail['reason']}"
-    for candidate in measured:
-        if found.get(candidate) == given_up:
-            del found[candidate]
-    return found
+                del found[candidate]
+    return {candidate: why for candidate, why in found.items() if why != given_up or candidate not in measured}
 
 
 def abandon(session: Session, candidates: dict[int, str], author: str) -> int:
     """Pending proposals of these candidates are given up; all of them or none."""
     pending = set(session.candidates(PENDING))
     known = pending.union(session.candidates(ABANDONED))
-    for candidate, name in candidates.items():
-        if candidate not in known:
-            raise InputError(f"{shown(name)} is not pending, so there is nothing to abandon; nothing was changed")
+    if unknown := [name for candidate, name in candidates.items() if candidate not in known]:
+        raise InputError(f"{shown(unknown[0])} is not pending, so there is nothing to abandon; nothing was changed")
     return _give_up(session, "abandon", candidates, author) if pending & set(candidates) else 0
 
 
@@ -120,11 +109,8 @@ def _event(session: Session, kind: str, author: str, candidates: dict[int, str],
 def include(session: Session, candidates: dict[int, str], reason: str, author: str) -> int:
     """Excluded or abandoned candidates that may be proposed again: all of them or none."""
     already = barred(session, ())
-    for candidate, name in candidates.items():
-        if candidate not in already:
-            raise InputError(
-                f"{shown(name)} is neither excluded nor abandoned: it can be proposed; nothing was changed"
-            )
+    if free := [name for candidate, name in candidates.items() if candidate not in already]:
+        raise InputError(f"{shown(free[0])} is neither excluded nor abandoned: it can be proposed; nothing was changed")
     _event(session, "include", author, candidates, reason=reason)
     return len(candidates)
 
@@ -143,23 +129,10 @@ def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
     """Values that were pointed out and are right: how many."""
     far = suspects(session)
     rows = [row for row in session.measurements() if row.id in far and row.candidate in candidates]
-    for candidate, name in candidates.items():
-        if candidate not in {row.candidate for row in rows}:
-            raise InputError(f"no value of {shown(name)} is pointed out as unusual; nothing was changed")
+    if usual := [candidates[candidate] for candidate in candidates.keys() - {row.candidate for row in rows}]:
+        raise InputError(f"no value of {shown(min(usual))} is pointed out as unusual; nothing was changed")
     session.event("confirm", author, None, ids=sorted(candidates.values()), confirmed=[row.id for row in rows])
     return len(rows)
-
-
-def change(session: Session, new: dict[str, Any], author: str) -> None:
-    """Other settings from now on."""
-    _number(session, "change", author, [], settings=new)
-
-
-def add(session: Session, pieces: Iterable[Any], now: dict[str, Any], author: str) -> None:
-    """More candidates, behind those that are there; kept models are of the smaller pool, and are dropped."""
-    session.add_chunks(pieces)
-    session.drop_models(())
-    _number(session, "add", author, [], settings=now)
 
 
 def rename(session: Session, old: str, new: str, author: str) -> int:
@@ -186,17 +159,16 @@ def rename(session: Session, old: str, new: str, author: str) -> int:
             f"{old!r} and {new!r} both have a replicate of one number and candidate, with different values; correct"
             " or take back one of them first; nothing was changed"
         ) from None
-    tell = _number(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
+    tell = numbered(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
     session.supersede([row.id for row in moved], tell)
     return len(moved)
 
 
 def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     """Take back what was told, corrected or renamed: rows gone, rows that count again, points pending again."""
-    query = select(events).where(events.c.reference == tell, events.c.kind.in_(("tell", "rename")))
-    event = session.connection.execute(query).first()
+    told = [detail for row, detail in changes(session, "tell", "rename") if row.reference == tell]
     gone = void(session)
-    if event is None or tell in gone:
+    if not told or tell in gone:
         words = "was taken back already" if tell in gone else "is no tell that can be taken back"
         raise InputError(f"{tell} {words}; 'aicau history' lists tells with their numbers; nothing was changed")
     rows = session.measurements(current=False)
@@ -205,13 +177,12 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     if later := {row.superseded_by for row in own} - {None}:
         raise InputError(f"tell {tell} was changed by tell {max(later)}; take back {max(later)} first, then {tell}")
     back = [row for row in rows if row.superseded_by == tell]
-    number = _number(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
+    number = numbered(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
     waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
-    detail = json.loads(event.detail)
-    answered = {(ask, position) for ask, position, *_ in detail.get("answers", detail.get("answered", ()))}
-    again = [row for row in session.proposals() if (row.ask, row.position) in answered]
-    keys = [(row.ask, row.position) for row in again if row.candidate not in waiting]
+    answered = {(ask, position) for ask, position, *_ in told[0].get("answers", told[0].get("answered", ()))}
+    points = [row for row in session.proposals() if row.candidate not in waiting]
+    keys = [key for row in points if (key := (row.ask, row.position)) in answered]
     session.move(keys, PENDING)
     return len(own), len(back), len(keys)
 
@@ -225,11 +196,10 @@ def _now(row: Any, rows: Sequence[Any], taken: dict[int, int]) -> Any:
 
 
 def _again(row: Any) -> Measurement:
-    own = (row.candidate, row.value, row.sem, row.repeats, row.batch, row.replicate, row.id, row.label, row.target)
-    return Measurement(*own)
+    return Measurement(**{name: getattr(row, name) for name in Measurement._fields if name != "line"}, line=row.id)
 
 
-def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
+def numbered(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
     """A change takes the number of a tell, and its rows."""
     tell = session.next_tell()
     session.add_rows(tell, f"{kind} {tell}", CHANGED, rows)
@@ -239,3 +209,41 @@ def _number(session: Session, kind: str, author: str, rows: Sequence[Measurement
 
 def _alike(name: str, known: Sequence[str]) -> list[str]:
     return [other for other in known if identity.alike(other) == identity.alike(name)]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A campaign at one moment: all that the next batch depends on."""
+
+    basis: int  # how many tells there were
+    round: int  # of the next ask: a new one begins when something was told since the last
+    rows: Sequence[Any]  # current measurements that did not fail, in the order they were told
+    history: Sequence[Any]  # `rows`, and those that were superseded
+    asked: tuple[tuple[int, int], ...]  # (round, tells before it) of the asks of earlier rounds
+    last_ask: int = 0  # how many asks there were
+    turn: int = 0  # asks in this round so far
+    pending: list[int] = field(default_factory=list)  # candidates
+    barred: list[int] = field(default_factory=list)  # candidates excluded, or given up and not measured since
+    change: int = 0  # number of the last change
+
+    @classmethod
+    def read(cls, session: Session) -> "Moment":
+        made, basis = session.table(asks), session.number(tells.c.id)
+        round = made[-1].round + (basis > made[-1].basis) if made else 1
+        now = cls.past(session, basis, round)
+        return replace(
+            now,
+            last_ask=len(made),
+            turn=sum(row.round == round for row in made),
+            pending=session.candidates(PENDING),
+            barred=sorted(barred(session, {row.candidate for row in now.rows})),
+            change=last_change(session),
+        )
+
+    @classmethod
+    def past(cls, session: Session, basis: int, round: int) -> "Moment":
+        """What the model of an earlier round was fitted to: measurements as they stood after so many tells."""
+        told = [row for row in session.measurements(current=False) if row.status == "ok" and row.tell <= basis]
+        rows = [row for row in told if row.superseded_by is None or row.superseded_by > basis]
+        asked = tuple((row.round, row.basis) for row in session.table(asks) if row.round < round)
+        return cls(basis, round, rows, told, asked)

@@ -3,7 +3,6 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import inspect, select
 
@@ -35,20 +34,20 @@ def examine(store: Store) -> list[Check]:
         name = check.__name__.lstrip("_")
         try:
             with store.reading() as session, explained(store.where):
-                found.append(Check(name, next(check(session, store.settings), "")))
+                found.append(Check(name, next(check(session), "")))
         except (AicauError, ValueError, TypeError, KeyError) as error:
             found.append(Check(name, str(error)))
     return found
 
 
-def _file(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _file(session: Session) -> Iterator[str]:
     if session.connection.dialect.name == "sqlite":
         words = session.connection.exec_driver_sql("PRAGMA integrity_check").scalar()
         if words != "ok":
             yield f"the file is damaged: {words}"
 
 
-def _tables(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _tables(session: Session) -> Iterator[str]:
     look = inspect(session.connection)
     for table in metadata.sorted_tables:
         there = {c["name"] for c in look.get_columns(table.name)} if look.has_table(table.name) else set()
@@ -56,9 +55,9 @@ def _tables(session: Session, settings: dict[str, Any]) -> Iterator[str]:
             yield f"table {table.name} has columns {sorted(there)}"
 
 
-def _candidates(session: Session, settings: dict[str, Any]) -> Iterator[str]:
-    if (there := sum(session.sizes())) != settings["candidates"]:
-        yield f"{there} candidates are there, {settings['candidates']} were put in"
+def _candidates(session: Session) -> Iterator[str]:
+    if (there := sum(session.sizes())) != (said := session.settings["candidates"]):
+        yield f"{there} candidates are there, {said} were put in"
     known = {row.number: row.digest for row in session.connection.execute(select(chunks.c.number, chunks.c.digest))}
     for number, ids, features in session.features():
         if Chunk(0, bytes(ids), bytes(features)).digest != known[number]:
@@ -66,7 +65,7 @@ def _candidates(session: Session, settings: dict[str, Any]) -> Iterator[str]:
         inplace.check(features, thoroughly=True)
 
 
-def _asks(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _asks(session: Session) -> Iterator[str]:
     places, waiting = defaultdict[int, list[int]](list), defaultdict[int, set[int]](set)
     for row in session.proposals():
         places[row.ask].append(row.position)
@@ -74,7 +73,7 @@ def _asks(session: Session, settings: dict[str, Any]) -> Iterator[str]:
             waiting[row.candidate].add(row.ask)
         if row.status not in (PENDING, COMPLETED, FAILED, ABANDONED):
             yield f"ask {row.ask} has a point in the unknown state {row.status!r}"
-        if not 0 <= row.candidate < settings["candidates"]:
+        if not 0 <= row.candidate < session.settings["candidates"]:
             yield f"ask {row.ask} points at candidate {row.candidate}, which does not exist"
     sizes = {row.id: row.size for row in session.table(asks)}
     for ask in sorted(set(sizes) | set(places)):
@@ -84,7 +83,7 @@ def _asks(session: Session, settings: dict[str, Any]) -> Iterator[str]:
         yield f"candidate {doubled[0]} is pending in two asks"
 
 
-def _tells(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _tells(session: Session) -> Iterator[str]:
     sizes = {row.id: row.rows for row in session.table(tells)}
     rows = session.measurements(current=False)
     there = Counter(row.tell for row in rows)
@@ -94,14 +93,14 @@ def _tells(session: Session, settings: dict[str, Any]) -> Iterator[str]:
     for row in rows:
         found = [part for part in (row.value, row.label) if part is not None]
         fits = len(found) == (row.status == "ok") and row.target in session.targets
-        if not 0 <= row.candidate < settings["candidates"] or not fits:
+        if not 0 <= row.candidate < session.settings["candidates"] or not fits:
             result = " and ".join(map(repr, found)) or "no result"
             yield f"measurement {row.id} cannot be: candidate {row.candidate}, {row.status}, {result}"
         if row.superseded_by is not None and not row.tell < row.superseded_by <= len(sizes):
             yield f"measurement {row.id} is superseded by tell {row.superseded_by}, which does not exist"
 
 
-def _events(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _events(session: Session) -> Iterator[str]:
     same = dict.fromkeys(NUMBERED, "tell") | {"ask": "ask", "tell": "tell"}
     kinds = Counter((same[row.kind], row.reference) for row in session.table(events) if row.kind in same)
     expected = [("ask", row.id) for row in session.table(asks)] + [("tell", row.id) for row in session.table(tells)]
@@ -109,7 +108,7 @@ def _events(session: Session, settings: dict[str, Any]) -> Iterator[str]:
         yield "the history does not name every ask and every tell once"
 
 
-def _models(session: Session, settings: dict[str, Any]) -> Iterator[str]:
+def _models(session: Session) -> Iterator[str]:
     last = session.number(tells.c.id)
     readable = {basis for basis, _, _ in session.model_texts()}
     for basis, _, _ in session.model_rounds():

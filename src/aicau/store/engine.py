@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
-from aicau.core.errors import AicauError, InputError, StoreError, secretive, without_password
+from aicau.core.errors import AicauError, InputError, StoreError, secretive, shown, without_password
 
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
@@ -36,6 +36,8 @@ FAULTS = {  # signs in a database's complaint, and what they mean
 
 def locate(name: str | Path) -> URL:
     """A file name, `sqlite:///FILE`, or `postgresql://user@host/database`."""
+    if not isinstance(name, str | Path):
+        raise InputError(f"a campaign is a file such as screen.db or a postgresql:// address; got {shown(name)}")
     words = str(name)
     if "://" not in words:
         if secretive(words if "\x00" in words or not Path(words).parent.is_dir() else Path(words).name):
@@ -82,11 +84,10 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
         # An engine hides the password after the user when it is printed, but not those among the parameters.
         secret = {name: word for name, word in url.query.items() if secretive(f"{name}={word}")}
-        arguments: dict[str, Any] = {"connect_timeout": 10, "options": options, **secret}
+        how: dict[str, Any] = {"paramstyle": "format", "pool_size": 1, "max_overflow": 4, "pool_timeout": wait}
+        how["connect_args"] = {"connect_timeout": 10, "options": options, **secret}
         try:
-            shown = url.difference_update_query(list(secret))
-            pool = {"pool_size": 1, "max_overflow": 4, "pool_timeout": wait}
-            return create_engine(shown, connect_args=arguments, paramstyle="format", **pool)  # rows are tuples
+            return create_engine(url.difference_update_query(list(secret)), **how)  # rows are tuples
         except ImportError:
             raise StoreError("PostgreSQL needs a driver: pip install 'aicau[postgres]'") from None
     path = Path(str(url.database)).resolve()

@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aicau.core.errors import InputError
@@ -51,10 +52,6 @@ class Compared:
     replaced: list[Any] = field(default_factory=list)  # rows of the store that give way
     doubtful: list[tuple[Measurement, str]] = field(default_factory=list)  # new where a point waits, else refused
 
-    def in_order(self) -> "Compared":
-        self.new.sort(key=lambda row: row.line)
-        return self
-
 
 def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[tuple[int, str]]) -> Compared:
     """Rows that are new beside all that is stored; `waiting` counts pending points by `Measurement.waits`."""
@@ -77,7 +74,8 @@ def known(rows: Sequence[Measurement], stored: Iterable[Any], waiting: Counter[t
             raise InputError(words)
         left[row.waits] -= row.repeats
         found.new.append(row)
-    return found.in_order()
+    found.new.sort(key=attrgetter("line"))
+    return found
 
 
 def _place(
@@ -173,7 +171,8 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
             else:
                 found.replaced.extend(old)
                 found.new.extend(told)
-    return found.in_order()
+    found.new.sort(key=attrgetter("line"))
+    return found
 
 
 def _numbered(rows: Iterable[Any], whole: bool = False) -> dict[int | None, list[Any]]:
@@ -204,19 +203,14 @@ def _value(row: Any) -> tuple[Any, ...]:
 def _once(rows: list[Measurement]) -> list[Measurement]:
     """A numbered replicate counts once, and has one value; it may have failed before."""
     numbered: dict[tuple[int, str], Measurement] = {}
-    found = []
-    for row in rows:
-        if row.replicate is not None:
-            other = numbered.setdefault((row.replicate, row.status), row)
-            if _value(other) != _value(row):
-                raise InputError(
-                    f"rows {other.line} and {row.line} are both replicate {row.replicate} of one id and batch, with"
-                    " different values; give each a number of its own, or leave the column 'replicate' out"
-                )
-            if other is not row:
-                continue
-        found.append(row)
-    return found
+    for row in (row for row in rows if row.replicate is not None):
+        other = numbered.setdefault((row.replicate, row.status), row)  # type: ignore[arg-type]
+        if _value(other) != _value(row):
+            raise InputError(
+                f"rows {other.line} and {row.line} are both replicate {row.replicate} of one id and batch, with"
+                " different values; give each a number of its own, or leave the column 'replicate' out"
+            )
+    return [row for row in rows if row.replicate is None or numbered[row.replicate, row.status] is row]
 
 
 def _says(row: Measurement, old: Any) -> str:
@@ -232,43 +226,34 @@ def _shown(row: Any) -> str:
     return words + (f" ({row.repeats} times)" if row.repeats > 1 else "")
 
 
-def check_labels(rows: Iterable[Measurement], known: Iterable[str]) -> None:
-    """Hundreds of different texts cannot be meant as classes."""
-    seen = set(known)
-    for row in rows:
-        seen |= {row.label} - {None}  # type: ignore[arg-type]
-        if len(seen) > MOST_CLASSES:
-            raise InputError(
-                f"row {row.line}: this is class number {len(seen)}, and there can be {MOST_CLASSES};"
-                " is the target one of a few classes?"
-            )
-
-
-NOUNS = {"batch": "batch", "label": "class"}
-
-
 def check_names(
     kind: str,  # batch or label
     rows: Iterable[Measurement],
-    known: Iterable[str],
+    current: Iterable[Any],
     renamed: Mapping[str, str],
     distinct: Collection[str],  # names that are meant as new ones
 ) -> None:
     """A new name that differs from a known one only by case, blanks, unicode form or the way a number is written, or
-    that was renamed, needs a decision."""
-    there = set(known)
+    that was renamed, needs a decision; hundreds of different texts cannot be meant as classes."""
+    noun = "class" if kind == "label" else kind
+    there = {getattr(row, kind) for row in current} - {None}
     seen = {alike(name): name for name in sorted(there, reverse=True)}
     for row in rows:
         name = getattr(row, kind)
-        if name is None or name in there or name in distinct:
+        if name is None or name in there:
             continue
         there.add(name)
-        other = renamed.get(name) or seen.setdefault(alike(name), name)
+        if kind == "label" and len(there) > MOST_CLASSES:
+            raise InputError(
+                f"row {row.line}: this is class number {len(there)}, and there can be {MOST_CLASSES};"
+                " is the target one of a few classes?"
+            )
+        other = name if name in distinct else renamed.get(name) or seen.setdefault(alike(name), name)
         if other != name:
             words = "was renamed to" if name in renamed else "looks like"
             raise InputError(
-                f"row {row.line}: the {NOUNS[kind]} {name!r} {words} {other!r}; write {other!r}, or add --new"
-                f" {name!r} if it is another {NOUNS[kind]} (Python: new=[{name!r}])"
+                f"row {row.line}: the {noun} {name!r} {words} {other!r}; write {other!r}, or add --new {name!r} if it"
+                f" is another {noun} (Python: new=[{name!r}])"
             )
 
 

@@ -19,15 +19,10 @@ TYPES = {"number": pa.float64(), "category": pa.string(), "id": pa.string()}  # 
 
 
 def about(path: Path) -> dict[str, Any]:
-    """What is kept of a file: its place, and what it is known by."""
+    """What is kept of a file: its place, and what it is known by; of a chunk also its row group and columns."""
     path = path.resolve()
     found = path.stat()
     return {"in_place": str(path), "sha256": digest(path), "size": found.st_size, "changed": found.st_mtime_ns}
-
-
-def refer(file: dict[str, Any], group: int, columns: dict[str, str]) -> bytes:
-    """Where columns (name to kind) of a row group are."""
-    return json.dumps(file | {"group": group, "columns": columns}).encode()
 
 
 def refers(blob: bytes) -> bool:

@@ -7,7 +7,7 @@ was predicted when its candidate was asked for. It is pointed out when every com
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -35,17 +35,28 @@ def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[An
     values = [value for some in together.values() for value in some]
     if len(values) < FEWEST:
         return []
-    predicted, scatter, far = _predicted(proposals, target), _scatter(together.values()), _far(values)
-    found = []
+    scales: list[tuple[Callable[[float], float], float, float]] = []  # with the middle of all values and their spread
+    for scale in (float, math.log) if min(values) > 0 else (float,):
+        some = [scale(value) for value in values]
+        middle = median(some)
+        scales.append((scale, middle, 1.4826 * median(abs(value - middle) for value in some)))
+    if not all(spread for _, _, spread in scales):  # more than half of them are equal: nothing is unusual
+        return []
+    middles = [(some, median(some)) for some in together.values() if len(some) > 1]
+    away = [abs(value - middle) for some, middle in middles for value in some]
+    scatter = 2.0 * median(away) if len(away) >= FEWEST else 0.0  # of one measurement, by its replicates
+    predicted, found = _predicted(proposals, target), []
     for place, row in enumerate(new):
-        if row.value is None or row.target != target or not far(row.value):
+        if row.value is None or row.target != target:
+            continue
+        if any(abs(scale(row.value) - middle) <= FAR * spread for scale, middle, spread in scales):
             continue
         expected = median(values)
         others = list(together[row.candidate])
         others.remove(row.value)
         if others:
             expected = median(others)
-            if scatter is not None and abs(row.value - expected) <= FAR * scatter:
+            if scatter and abs(row.value - expected) <= FAR * scatter:
                 continue
         if row.candidate in predicted:
             expected, deviation = predicted[row.candidate]
@@ -61,31 +72,6 @@ def sentences(suspects: Sequence[Suspect], most: int = 5) -> list[str]:
     """What to say of them; not more than a person reads."""
     words = [one.sentence for one in suspects[:most]]
     return words + ([f"{len(suspects) - most} more values are far from what is known"] if len(suspects) > most else [])
-
-
-def _far(values: Sequence[float]) -> Any:
-    """Whether a value is far from these."""
-    tests = []
-    for scale in (float, math.log) if min(values) > 0 else (float,):
-        some = [scale(value) for value in values]
-        middle, spread = median(some), _spread(some)
-        if spread == 0.0:  # more than half of them are equal: nothing is unusual
-            return lambda value: False
-        tests.append((scale, middle, spread))
-    return lambda value: all(abs(scale(value) - middle) > FAR * spread for scale, middle, spread in tests)
-
-
-def _spread(values: Sequence[float]) -> float:
-    """The standard deviation that the median deviation says."""
-    middle = median(values)
-    return 1.4826 * median(abs(value - middle) for value in values)
-
-
-def _scatter(groups: Iterable[Sequence[float]]) -> float | None:
-    """The standard deviation of one measurement, from differences of replicates to their median."""
-    middles = [(group, median(group)) for group in groups if len(group) > 1]
-    away = [abs(value - middle) for group, middle in middles for value in group]
-    return None if len(away) < FEWEST or median(away) == 0.0 else 2.0 * median(away)
 
 
 def _predicted(proposals: Iterable[Any], target: str) -> dict[int, tuple[float, float]]:

@@ -6,7 +6,7 @@ A fitted model is kept with a hash, dropped when room is needed, and never trust
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -29,6 +29,11 @@ def numbers_of(proposal: Any, target: str) -> dict[str, Any]:
     return found | found.get("of", {}).get(target, {})
 
 
+def only(settings: dict[str, Any], target: str) -> dict[str, Any]:
+    """The settings of a campaign with this one of several targets."""
+    return {name: value for name, value in settings.items() if name != "targets"} | {"target": target}
+
+
 def model_digest(tensors: bytes, info: str) -> str:
     return hashlib.sha256(bytes(tensors) + info.encode()).hexdigest()
 
@@ -38,8 +43,17 @@ class Session:
     """The verbs of one transaction. It ends with the `with` that gave it."""
 
     connection: Connection
+    settings: dict[str, Any] = field(default_factory=dict)  # as they are now
     target: str = ""  # only measurements and models of this one of several targets; all where it is empty
-    targets: tuple[str, ...] = ("",)  # of the campaign: the names of several
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What measurements are of: the names of several targets; of one it is not kept."""
+        return tuple(dict(self.settings.get("targets", ()))) or ("",)
+
+    def of(self, target: str) -> "Session":
+        """The same moment, looked at as if it had one target only."""
+        return replace(self, settings=only(self.settings, target), target=target) if len(self.targets) > 1 else self
 
     def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
         """Whole rows in the order of the table's columns, by the driver's own executemany."""
@@ -55,10 +69,6 @@ class Session:
         row = (self.number(events.c.id) + 1, time, author, kind, reference, json.dumps(detail, sort_keys=True))
         self.insert(events, [row])
 
-    def last_time(self) -> str:
-        """When the campaign last changed."""
-        return str(self.connection.scalar(select(events.c.time).order_by(events.c.id.desc()).limit(1)) or "")
-
     # Candidates
 
     def meta(self) -> dict[str, str]:
@@ -68,13 +78,10 @@ class Session:
         if self.connection.execute(update(meta).where(meta.c.key == key).values(value=value)).rowcount == 0:
             self.insert(meta, [(key, value)])
 
-    def add_chunks(self, pieces: Iterable[Any]) -> int:
-        """Candidates behind those that are there: how many."""
-        first, total = self.count(chunks), 0
-        for at, piece in enumerate(pieces):
-            self.insert(chunks, [(first + at, piece.count, piece.digest, piece.ids, piece.features)])
-            total += piece.count
-        return total
+    def add_chunks(self, pieces: Iterable[Any]) -> None:
+        """Candidates behind those that are there."""
+        for number, piece in enumerate(pieces, len(self.sizes())):
+            self.insert(chunks, [(number, piece.count, piece.digest, piece.ids, piece.features)])
 
     def ids(self) -> list[bytes]:
         """The ids of every chunk, in order."""
@@ -86,19 +93,15 @@ class Session:
 
     def features(self, numbers: Iterable[int] | None = None) -> Iterator[tuple[int, bytes, bytes]]:
         """Number, ids and columns of all chunks or of some, one at a time."""
-        every = self.connection.scalars(select(chunks.c.number).order_by(chunks.c.number)).all()
-        for number in every if numbers is None else sorted({int(number) for number in numbers}):
-            where = chunks.c.number == number
-            yield (number, *self.connection.execute(select(chunks.c.ids, chunks.c.features).where(where)).one())
+        for number in range(len(self.sizes())) if numbers is None else sorted({int(number) for number in numbers}):
+            query = select(chunks.c.ids, chunks.c.features).where(chunks.c.number == number)
+            yield (number, *self.connection.execute(query).one())
 
     # Asking
 
     def ask_of(self, request: str) -> Row[Any] | None:
         """The ask that was made under this name."""
         return self.connection.execute(select(asks).filter_by(request=request)).first()
-
-    def last_ask(self) -> Row[Any] | None:
-        return self.connection.execute(select(asks).order_by(asks.c.id.desc()).limit(1)).first()
 
     def proposals(self, ask: int | None = None, status: str | None = None) -> Sequence[Row[Any]]:
         wanted = {"ask": ask, "status": status}
@@ -109,19 +112,13 @@ class Session:
         return sorted(self.connection.scalars(select(proposals.c.candidate).filter_by(status=status).distinct()))
 
     def add_ask(
-        self,
-        rows: Sequence[tuple[int, int, str, str]],  # candidate, replicate, why, numbers as JSON
-        request: str | None,
-        round: int,
-        basis: int,
-        strategy: str,
-        author: str,
-        **detail: Any,
+        self, rows: Sequence[Any], request: str | None, round: int, basis: int, strategy: str, author: str, **more: Any
     ) -> int:
+        """Its number; a row is candidate, replicate, why, numbers as JSON."""
         ask = self.number(asks.c.id) + 1
         self.insert(asks, [(ask, request, round, basis, len(rows), strategy)])
         self.insert(proposals, [(ask, at, row[0], row[1], PENDING, *row[2:]) for at, row in enumerate(rows)])
-        self.event("ask", author, ask, request=request, round=round, size=len(rows), **detail)
+        self.event("ask", author, ask, request=request, round=round, size=len(rows), **more)
         return ask
 
     def move(self, keys: Sequence[tuple[int, int]], status: str) -> None:
@@ -140,9 +137,11 @@ class Session:
         """A tell and its measurements; gives the number of the first."""
         first = self.number(measurements.c.id) + 1
         self.insert(tells, [(tell, digest, len(rows), correct)])
-        said = [(r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate) for r in rows]
-        last = [(None, r.label, r.target) for r in rows]  # none was superseded yet
-        self.insert(measurements, [(first + i, tell, *said[i], *last[i]) for i in range(len(rows))])
+        kept = [
+            (at, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None, r.label, r.target)
+            for at, r in enumerate(rows, first)
+        ]
+        self.insert(measurements, kept)
         return first
 
     def supersede(self, numbers: Sequence[int], tell: int) -> None:
@@ -153,22 +152,8 @@ class Session:
 
     def measurements(self, current: bool = True) -> Sequence[Row[Any]]:
         """In the order they were told; `current` leaves superseded rows out."""
-        return self.table(measurements, **self._own(current))
-
-    def labels(self) -> list[str]:
-        """Classes among current measurements, sorted."""
-        return self._names(measurements.c.label)
-
-    def batches(self) -> list[str]:
-        """Names of plates among current measurements, sorted."""
-        return self._names(measurements.c.batch)
-
-    def _names(self, column: Column[Any]) -> list[str]:
-        query = select(column).filter_by(**self._own(current=True)).distinct()
-        return sorted(name for name in self.connection.scalars(query) if name is not None)
-
-    def _own(self, current: bool) -> dict[str, Any]:
-        return ({"superseded_by": None} if current else {}) | ({"target": self.target} if self.target else {})
+        own = {"target": self.target} if self.target else {}
+        return self.table(measurements, **own, **({"superseded_by": None} if current else {}))
 
     # All of it
 
@@ -176,15 +161,11 @@ class Session:
         """Every row, or those with these values, by primary key."""
         return self.connection.execute(select(table).filter_by(**equal).order_by(*table.primary_key.columns)).all()
 
-    def count(self, table: Table, **equal: Any) -> int:
-        return int(self.connection.scalar(select(func.count()).select_from(table).filter_by(**equal)) or 0)
-
     # Models
 
     def model(self, basis: int) -> Row[Any] | None:
         """None where none was kept, its tensors were dropped, or it is not what was kept."""
-        row = self._model(basis)
-        if row is None or not row.tensors:
+        if (row := self._model(basis)) is None or not row.tensors:
             return None
         return row if not self.target else _part(row, self.target)
 
@@ -232,18 +213,17 @@ class Session:
 
     def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
         """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
-        dropped = freed = 0
+        dropped = []
         for basis, _, size in self.model_rounds():
-            one, row = models.c.basis == basis, self._model(basis)
-            if row is None:
-                self.connection.execute(delete(models).where(one))
+            if (row := self._model(basis)) is None:
+                self.connection.execute(delete(models).filter_by(basis=basis))
             elif size and basis not in keep:
                 left = {"tensors": b"", "digest": model_digest(b"", row.info)}
-                self.connection.execute(update(models).where(one).values(**left))
+                self.connection.execute(update(models).filter_by(basis=basis).values(**left))
             else:
                 continue
-            dropped, freed = dropped + 1, freed + size
-        return dropped, freed
+            dropped.append(size)
+        return len(dropped), sum(dropped)
 
 
 def _part(row: Row[Any], target: str) -> Any:

@@ -3,11 +3,12 @@
 import hashlib
 import json
 import os
+import re
 import secrets
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,20 +18,14 @@ from sqlalchemy import URL, Connection, Engine, inspect
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.store import changes
 from aicau.store.engine import WAIT, connect, explained, fault, label, locate, transaction, writable
-from aicau.store.naming import give_name, making
 from aicau.store.schema import FORMAT, MIGRATIONS, metadata, version
-from aicau.store.session import Session
+from aicau.store.session import Session, only
 
 # What settings must hold, and how each kind of column is encoded.
 SETTINGS = {"candidates": int, "columns": list, "id": str, "target": str, "strategy": str, "batch": str | None}
-SETTINGS |= {"seed": int, "task": str, "ensemble": str}
-NUMBER = int | float
-COLUMNS: dict[str, dict[str, Any]] = {
-    "number": {"shift": NUMBER, "scale": NUMBER},
-    "category": {"levels": list, "shift": list, "scale": NUMBER},
-    "ignored": {},
-}
-LATER = {"seed": 0, "task": "", "ensemble": ""}
+LATER = {"seed": int, "task": str, "ensemble": str}  # a campaign of an earlier version has none of some
+NUMBER: dict[str, Any] = {"shift": int | float, "scale": int | float}
+COLUMNS = {"number": NUMBER, "category": NUMBER | {"levels": list, "shift": list}, "ignored": {}}
 
 
 @dataclass(frozen=True)
@@ -75,20 +70,18 @@ class Store:
 
     def _session(self, connection: Connection) -> Session:
         """With the settings as they are now: another station may have changed them."""
-        names = tuple(name for name, _ in self.settings.get("targets", ())) or ("",)
-        session = Session(connection, self.target, names)
+        session = Session(connection, self.settings, self.target)
         if (last := changes.last_change(session)) != self.seen.get("change", 0):
-            self.settings.update(changes.settings(session, _settings(session.meta(), self.where)))
+            now = _settings(session.meta(), self.where)  # of the beginning
+            for _, detail in changes.changes(session, "add", "change"):
+                now |= detail["settings"]
+            self.settings.update(only(now, self.target) if self.target else now)
             self.seen["change"] = last
-            if self.target:
-                self.settings["target"] = self.target
-                del self.settings["targets"]
         return session
 
     def of(self, target: str) -> "Store":
         """The same database, looked at as if it had one target only."""
-        own = {name: value for name, value in self.settings.items() if name != "targets"}
-        return replace(self, settings=own | {"target": target}, seen=dict(self.seen), target=target)
+        return replace(self, settings=only(self.settings, target), seen=dict(self.seen), target=target)
 
     @property
     def read_only(self) -> bool:
@@ -116,12 +109,51 @@ class Store:
         self.engine.dispose()
 
 
+@contextmanager
+def making(path: Path) -> Iterator[int]:
+    """The folder, locked together with all others that make a campaign in it. The lock ends with the process, so who
+    finds no other removes what a killed process left of this name."""
+    import fcntl
+
+    folder = os.open(path.absolute().parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # another makes a campaign here now, or the file system knows no locks
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours = re.compile(re.escape(f".{path.name}.") + r"[0-9a-f]+\.partial(-wal|-shm|-journal)?")
+            if found := [file for file in path.absolute().parent.iterdir() if ours.fullmatch(file.name)]:
+                if path.exists() and path.stat().st_size == 0:  # it died inside give_name
+                    path.unlink()
+                for file in found:
+                    file.unlink()
+        with suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def give_name(partial: Path, path: Path) -> None:
+    """Move the finished file to its place, unless another was faster: a plain rename would overwrite that one."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links here: an empty file takes the name, and only who made it may replace it
+        path.touch(exist_ok=False)
+        try:
+            partial.rename(path)
+        except OSError:
+            path.unlink()
+            raise
+
+
 def create_store(name: str | Path, settings: dict[str, Any], pool: Iterable[Chunk], author: str) -> Store:
     """A new campaign. A database that holds one already is left alone."""
 
     def fill(session: Session) -> None:
         session.set_meta("settings", json.dumps(settings, sort_keys=True))
-        session.event("create", author, None, candidates=session.add_chunks(pool))
+        session.add_chunks(pool)
+        session.event("create", author, None, candidates=settings["candidates"])
 
     return restore_store(name, fill)
 
@@ -194,19 +226,15 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
                     f"{where} was made by an older aicau, and you may only read it; ask its owner to open it once with"
                     " this version, or open a copy of it; nothing was changed"
                 )
-            _migrate(engine, where)
+            with transaction(engine, where, writing=True) as connection:
+                session = Session(connection)
+                for step in MIGRATIONS[_version(session.meta(), where) - 1 :]:  # another may have been faster
+                    connection.exec_driver_sql(step)
+                session.set_meta("version", str(version()))
     except BaseException:
         engine.dispose()
         raise
     return store
-
-
-def _migrate(engine: Engine, where: str) -> None:
-    with transaction(engine, where, writing=True) as connection:
-        session = Session(connection)
-        for step in MIGRATIONS[_version(session.meta(), where) - 1 :]:  # another may have been faster
-            connection.exec_driver_sql(step)
-        session.set_meta("version", str(version()))
 
 
 def _look(path: Path, where: str) -> None:
@@ -237,19 +265,16 @@ def _meta(engine: Engine, where: str) -> dict[str, str]:
 def _settings(meta: dict[str, str], where: str) -> dict[str, Any]:
     try:
         settings: dict[str, Any] = json.loads(meta["settings"])
-        whole = _fits(settings, SETTINGS) and settings["candidates"] > 0
-        whole &= all(_fits(column, {"name": str} | COLUMNS[column["kind"]]) for column in settings["columns"])
+        kinds = SETTINGS | {name: kind for name, kind in LATER.items() if name in settings}
+        parts = [(settings, kinds), *((c, {"name": str} | COLUMNS[c["kind"]]) for c in settings["columns"])]
+        whole = all(isinstance(own[name], kind) for own, kinds in parts for name, kind in kinds.items())
+        whole &= settings["candidates"] > 0
         whole &= all(len(c["levels"]) == len(c["shift"]) for c in settings["columns"] if c["kind"] == "category")
     except (AttributeError, KeyError, TypeError, ValueError):
         whole = False
     if not whole:
         raise StoreError(f"the settings of {where} are damaged; restore it from a copy; nothing was changed")
     return settings
-
-
-def _fits(words: dict[str, Any], kinds: dict[str, Any]) -> bool:
-    """Whether every word is there and of its kind; a campaign of an earlier version has none of some."""
-    return all(isinstance((LATER | words).get(name), kind) for name, kind in kinds.items())
 
 
 def _version(meta: dict[str, str], where: str) -> int:

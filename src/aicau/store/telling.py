@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Row, func, or_, select
 
 from aicau.store import identity, outliers
-from aicau.store.changes import answers, renamed, void
+from aicau.store.changes import Answers, answers, renamed, void
 from aicau.store.identity import Measurement
 from aicau.store.schema import measurements, tells
 from aicau.store.session import COMPLETED, FAILED, PENDING, Session
@@ -65,10 +65,9 @@ def add_tell(
         return Told(tell, len(rows), known=len(rows), pending=len(asked), already=True, warnings=tuple(warnings))
     tell = session.next_tell()
     session.supersede([row.id for row in found.replaced], tell)
-    labels, current = session.labels(), session.measurements()
-    identity.check_labels(found.new, labels)
-    identity.check_names("batch", found.new, session.batches(), renamed(session), distinct)
-    identity.check_names("label", found.new, labels, {}, distinct)
+    current = session.measurements()
+    identity.check_names("batch", found.new, current, renamed(session), distinct)
+    identity.check_names("label", found.new, current, {}, distinct)
     suspects = [one for target in session.targets for one in outliers.find(found.new, current, asked, target)]
     first = session.add_rows(tell, digest, int(correct), found.new)
     now = _settle(asked, found, answered, session.targets)
@@ -127,12 +126,7 @@ def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Co
     return words
 
 
-def _settle(
-    asked: Sequence[Row[Any]],
-    found: identity.Compared,
-    answered: dict[tuple[int, int], dict[str, str]],
-    targets: Sequence[str],
-) -> dict[tuple[int, int], dict[str, str]]:
+def _settle(asked: Sequence[Any], found: identity.Compared, answered: Answers, targets: Sequence[str]) -> Answers:
     """Pending proposals that new rows answer, target by target: one for each good value, then one for each failed well.
 
     What replaces a row answers nothing.
@@ -143,7 +137,7 @@ def _settle(
         good[row.waits] += row.repeats if row.status != FAILED else 0
     for row in found.replaced:
         left[row.candidate, row.target] -= row.repeats
-    now: dict[tuple[int, int], dict[str, str]] = {}
+    now: Answers = {}
     for proposal in asked:
         key = (proposal.ask, proposal.position)
         for target in targets:

@@ -1,5 +1,3 @@
 """Reading and writing what laboratories have: CSV, Excel, Parquet, DataFrames."""
 
 from aicau.tables.files import guarded, read, read_pool, unguarded, write
-
-__all__ = ["guarded", "read", "read_pool", "unguarded", "write"]

@@ -5,19 +5,21 @@ per level, centred, and scaled so that the column as a whole has variance 1 and 
 """
 
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
-from aicau.store import Chunk, inplace
+from aicau.store import Chunk, Session, inplace
 from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
 from aicau.tables.parquet import Parts
@@ -117,21 +119,29 @@ def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
     return [(name, other) for name, other in pairs if name != other]
 
 
+def described(session: Session, index: Sequence[int]) -> pd.DataFrame:
+    """Ids and columns of some candidates, in that order."""
+    ends = np.cumsum(session.sizes())
+    wanted = np.asarray(index, dtype=np.int64)
+    chunk = np.searchsorted(ends, wanted, side="right")
+    parts: list[pa.Table] = []
+    for number, ids, features in session.features(chunk if len(wanted) else [0]):
+        table = unpack(features).add_column(0, session.settings["id"], ids_of(ids, session.settings))
+        parts.append(table.take(wanted[chunk == number] - (ends[number - 1] if number else 0)))
+    found = pa.concat_tables(parts).to_pandas(integer_object_nulls=True)
+    return found.iloc[np.argsort(np.argsort(chunk, kind="stable"))].reset_index(drop=True)  # they came by chunk
+
+
 def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
     """Ids of a chunk; whole numbers where the pool had them as such."""
     ids = unpack(chunk).column(0)
     return ids.cast(pa.int64()) if settings.get("id_kind") == "integer" else ids
 
 
-def whole(ids: pa.Array) -> bool:
-    """Whether ids are whole numbers of 64 bits, written as numbers are."""
-    return bool(pc.all(pc.match_substring_regex(ids, r"^(0|-?[1-9]\d{0,17})$")).as_py())
-
-
 def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
     """What `encode` needs of each column, by two passes over the rows."""
-    counts: dict[str, Counter[str]] = {c["name"]: Counter() for c in columns if c["kind"] == "category"}
-    sizes: dict[str, float] = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
+    counts = {c["name"]: Counter[str]() for c in columns if c["kind"] == "category"}
+    sizes = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
     for part in sheet.parts():
         for name, found in counts.items():
             pairs = pc.value_counts(part.texts(name))
@@ -146,10 +156,7 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
             own.add(part.numbers(name))
     for column in columns:
         name = column["name"]
-        if name in sums:
-            column |= sums[name].about(sheet.name, name)
-        else:
-            column |= _levels(counts[name], sheet.rows)
+        column |= sums[name].about(sheet.name, name) if name in sums else _levels(counts[name], sheet.rows)
 
 
 class Sums:
@@ -203,8 +210,7 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
     except (pa.ArrowException, ValueError) as error:
         words = f"a column has another type than before ({reason(error)}); write it alike"
         raise InputError(f"{sheet.name}: {words}") from error
-    for start in range(0, sheet.rows, CHUNK):
-        yield chunk(ids.slice(start, CHUNK), table.slice(start, CHUNK))
+    yield from (chunk(ids.slice(at, CHUNK), table.slice(at, CHUNK)) for at in range(0, sheet.rows, CHUNK))
 
 
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
@@ -220,23 +226,19 @@ def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
 
 
 def _columns(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> pa.Table:
-    """The columns as they are kept."""
-    return pa.table({column["name"]: _array(sheet, column["name"], column["kind"]) for column in columns})
-
-
-def _array(sheet: Sheet, name: str, kind: str) -> pa.Array:
-    """A column as it is kept; one that is no feature in a form that every kind of file can hold."""
-    if kind == "number":
-        return pa.array(sheet.numbers(name))
-    if kind == "category":
-        return sheet.texts(name)
-    array = sheet.array(name)
-    if is_text(array.type):
-        sheet.texts(name, empty=True)  # refuses zero bytes
-    try:
-        return plain(array)
-    except InputError as error:
-        raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
+    """The columns as they are kept; those that are no features in a form that every kind of file can hold."""
+    found: dict[str, pa.Array] = {}
+    for name, kind in ((column["name"], column["kind"]) for column in columns):
+        if kind != "ignored":
+            found[name] = pa.array(sheet.numbers(name)) if kind == "number" else sheet.texts(name)
+            continue
+        if is_text(sheet.array(name).type):
+            sheet.texts(name, empty=True)  # refuses zero bytes
+        try:
+            found[name] = plain(sheet.array(name))
+        except InputError as error:
+            raise InputError(f"{sheet.name}, column {name!r}: {error}; leave the column out of the file") from error
+    return pa.table(found)
 
 
 def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
@@ -246,9 +248,9 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
         return
     distinct_ids(sheet, id)
     files = {path: inplace.about(path) for path, *_ in sheet.groups}
-    kinds = {column["name"]: column["kind"] for column in columns}
+    kinds = {id: "id"}, {column["name"]: column["kind"] for column in columns}
     for (path, group, _, rows), part in zip(sheet.groups, sheet.parts(), strict=True):
-        places = [inplace.refer(files[path], group, names) for names in ({id: "id"}, kinds)]
+        places = [json.dumps(files[path] | {"group": group, "columns": own}).encode() for own in kinds]
         for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
             if not unpack(place).equals(known):
                 raise InputError(
@@ -260,14 +262,11 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
 
 def chunk(ids: pa.Array | pa.ChunkedArray, columns: pa.Table) -> Chunk:
     """Some candidates as bytes."""
-    return Chunk(len(ids), _pack(pa.table({"id": ids})), _pack(columns))
-
-
-def _pack(table: pa.Table) -> bytes:
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue()
+    sinks = io.BytesIO(), io.BytesIO()
+    for sink, table in zip(sinks, (pa.table({"id": ids}), columns), strict=True):
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return Chunk(len(ids), *(sink.getvalue() for sink in sinks))
 
 
 def unpack(data: bytes) -> pa.Table:

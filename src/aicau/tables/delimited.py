@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -55,17 +56,13 @@ def _decoded(data: bytes, name: str) -> tuple[bytes, tuple[str, ...]]:
             return data, ()
         except UnicodeDecodeError as error:
             at, words = error.start, "is not text in UTF-8"
-            if _is_latin(data):
+            # Letters of Western Europe: none of the codes of other encodings, no three in a row, no UTF-8 among it.
+            if not re.search(rb"[\x80-\x9f]|[\xa0-\xff]{3}|[\xc2-\xdf][\x80-\xbf]", data):
                 note = "it was read as Latin-1 (Western European); if names such as µ or ü are wrong, save it in UTF-8"
                 return data.decode("latin-1").encode(), (note,)
     quoted, begin = _patterns(",")
     before = begin.split(quoted.sub(b"x", b"\n" + data[:at]))[0]
     raise InputError(f"{name}, row {_lines(before)} {words}; save it as CSV in UTF-8")
-
-
-def _is_latin(data: bytes) -> bool:
-    """Letters of Western Europe: none of the codes that other encodings use, no three in a row, no UTF-8 among it."""
-    return not re.search(rb"[\x80-\x9f]|[\xa0-\xff]{3}|[\xc2-\xdf][\x80-\xbf]", data)
 
 
 def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
@@ -76,15 +73,11 @@ def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
     found: dict[str, list[list[str]]] = {}
     wrong = ""
     for mark in said or MARKS:
-        rows: list[list[str]] = []
+        found[mark] = []
         try:
-            for row in csv.reader(lines, delimiter=mark):
-                rows += [row] if row else []
-                if len(rows) == 200:
-                    break
+            found[mark].extend(islice(filter(None, csv.reader(lines, delimiter=mark)), 200))
         except csv.Error as error:
             wrong = reason(error)
-        found[mark] = rows
     several = [mark for mark in found if found[mark] and len(found[mark][0]) > 1]
     even = [mark for mark in several if len({len(row) for row in found[mark]}) == 1 and len(found[mark]) > 1]
     if len(even) > 1:
@@ -93,7 +86,7 @@ def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
     mark = next(iter(even or several), said or ",")
     if not found[mark] and wrong:
         raise InputError(f"{name}, row 1: not a line of column names ({wrong})")
-    names = found[mark][0] if found[mark] else []
+    names = next(iter(found[mark]), [])
     if not any(names):
         raise InputError(f"{name} is empty; expected a line of column names and then one line per row")
     too_many(len(names), name)

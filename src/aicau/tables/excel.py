@@ -40,9 +40,7 @@ def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     openpyxl = _openpyxl()
     try:
         values = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        chosen, rows = _rows(values, name, sheet)
-        formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)[chosen]
-        _computed(formulas, rows, f"{name}, sheet {chosen!r}")
+        rows = _rows(values, openpyxl.load_workbook(io.BytesIO(data), read_only=True), name, sheet)
     except InputError:
         raise
     except Exception as error:  # whatever a damaged workbook does to its reader
@@ -69,8 +67,8 @@ def _check(data: bytes, name: str) -> None:
 Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
 
 
-def _rows(book: Any, name: str, wanted: str | None) -> tuple[str, list[Row]]:
-    """The sheet, and its rows that hold anything."""
+def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
+    """The rows of the sheet that hold anything; a formula must have its value in the file."""
     names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
     if wanted is not None and wanted not in names:
         raise InputError(f"{name} has no sheet {wanted!r}; it has {', '.join(map(repr, names[:20]))}")
@@ -90,7 +88,17 @@ def _rows(book: Any, name: str, wanted: str | None) -> tuple[str, list[Row]]:
         raise InputError(f"{name} has several sheets: {', '.join(map(repr, found))}; name one, as in --sheet {first!r}")
     if not found or not next(iter(found.values())):
         raise InputError(f"{name} is empty; expected a line of column names and then one line per row")
-    return next(iter(found.items()))
+    ((title, rows),) = found.items()
+    there = dict(rows)
+    formulas[title].reset_dimensions()
+    for cell in (cell for cells in formulas[title].iter_rows() for cell in cells if cell.data_type == "f"):
+        known = there.get(cell.row, ())
+        if len(known) < cell.column or known[cell.column - 1] is None:
+            raise InputError(
+                f"{name}, sheet {title!r}, cell {cell.coordinate} is a formula without its value; open the file in the"
+                " spreadsheet and save it, or paste the values"
+            )
+    return rows
 
 
 def _value(cell: Any) -> Any:
@@ -100,21 +108,6 @@ def _value(cell: Any) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and _ZEROS.fullmatch(str(cell.number_format)):
         return str(value).zfill(len(cell.number_format))
     return None if value == "" else value
-
-
-def _computed(sheet: Any, rows: Sequence[Row], where: str) -> None:
-    """A formula must have its value in the file."""
-    there = dict(rows)
-    sheet.reset_dimensions()
-    for cells in sheet.iter_rows():
-        for at, cell in enumerate(cells):
-            if cell.value is not None and cell.data_type == "f":
-                known = there.get(cell.row, ())
-                if at >= len(known) or known[at] is None:
-                    raise InputError(
-                        f"{where}, cell {cell.coordinate} is a formula without its value; open the file in the"
-                        " spreadsheet and save it, or paste the values"
-                    )
 
 
 def _sheet(rows: Sequence[Row], name: str, skip: int) -> Sheet:

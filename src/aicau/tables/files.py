@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ _FORMULA = f"'*(?:[\t\r]|[{_BLANK}]*[=+\\-@＝＋－＠])"
 _GUARD = f"^({_FORMULA})"
 _GUARDED = f"^'({_FORMULA})"
 _AS_TEXT = r'^="(.*)"$'  # how a spreadsheet is told to keep the zeros of an id
-WORKBOOKS = (".xlsx", ".xlsm")
+WORKBOOKS, PARQUET = (".xlsx", ".xlsm"), (".parquet", ".pq")
 
 
 def read(source: Any, name: str | None = None, sheet: str | None = None, skip: int = 0) -> Sheet:
@@ -43,8 +44,7 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
         data, found = b"", _from_frame(source, name or "the table")
     elif isinstance(source, str | Path):
         data = _content(Path(source))
-        name = short(Path(source).name if os.path.isfile(source) else source)
-        found = _from_bytes(data, name, sheet, skip)
+        found = _from_bytes(data, short(Path(source).name if os.path.isfile(source) else source), sheet, skip)
     else:
         raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if skip and (isinstance(source, pd.DataFrame) or data[:4] == b"PAR1"):
@@ -64,17 +64,14 @@ def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int =
     if not isinstance(source, str | Path):
         raise InputError(f"{words}; write them so")
     path = Path(source)
-    files = sorted(file for file in path.rglob("*") if _named_parquet(file)) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():  # macOS and others leave hidden files beside what is meant
+        files = sorted(file for file in path.rglob("[!.]*") if file.suffix.lower() in PARQUET)
     if wrong := [file for file in files if not _is_parquet(file)] or [path] * (not files):
         raise InputError(f"{words}; {short(wrong[0])} is none")
     if inner := [file for file in files if path not in (file, file.parent)]:
         raise InputError(f"{short(inner[0])} is in a folder inside {short(path)}; put all files into one folder")
     return parquet.Parts.of(files, short(path.name))
-
-
-def _named_parquet(path: Path) -> bool:
-    """Whether a file of a folder is meant; macOS and others leave hidden ones beside it."""
-    return path.suffix.lower() in (".parquet", ".pq") and not path.name.startswith(".")
 
 
 def _is_parquet(path: Path) -> bool:
@@ -83,7 +80,7 @@ def _is_parquet(path: Path) -> bool:
     return False
 
 
-def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
+def _from_bytes(data: bytes, name: str, title: str | None, skip: int) -> Sheet:
     if data[:4] == b"PAR1":
         return parquet.read(data, name)
     if data[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
@@ -91,12 +88,10 @@ def _from_bytes(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     if data[:4] == b"PK\x03\x04":
         from aicau.tables import excel
 
-        return _plain_text(excel.read(data, name, sheet, skip))
-    return _plain_text(delimited.read(data, name, skip))
-
-
-def _plain_text(sheet: Sheet) -> Sheet:
-    """Without the apostrophe before a formula, and without what keeps zeros: ="00117"."""
+        sheet = excel.read(data, name, title, skip)
+    else:
+        sheet = delimited.read(data, name, skip)
+    # Without the apostrophe before a formula, and without what keeps zeros: ="00117".
     return checked(replace(sheet, table=_replaced(unguarded(sheet.table), _AS_TEXT, r"\1")))
 
 
@@ -177,14 +172,9 @@ def write(tables: Iterable[pa.Table], path: Path) -> None:
         return
     import pyarrow.parquet as pq
 
-    binary = path.suffix.lower() in {".parquet", ".pq"}
-    writer: Any = None
-    try:
-        for table in tables:
-            table = table if binary else guarded(table)
-            if writer is None:
-                writer = pq.ParquetWriter(path, table.schema) if binary else pa_csv.CSVWriter(path, table.schema)
+    binary = path.suffix.lower() in PARQUET
+    stream = iter(tables) if binary else map(guarded, tables)
+    first = next(stream)
+    with pq.ParquetWriter(path, first.schema) if binary else pa_csv.CSVWriter(path, first.schema) as writer:
+        for table in chain([first], stream):
             writer.write_table(table)
-    finally:
-        if writer is not None:
-            writer.close()

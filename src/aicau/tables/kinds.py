@@ -1,5 +1,7 @@
 """Types of Arrow arrays: what is text, what is a number, and how anything else is written as text."""
 
+from contextlib import suppress
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,21 +27,13 @@ def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
         return array  # a DataFrame with an empty cell loses digits of uint64
     # A cast knows more dates than Python has, but not what a list, a duration or an extension means.
     by_value = pa.types.is_nested(kind) or pa.types.is_duration(kind) or isinstance(kind, pa.BaseExtensionType)
-    for way in (_written, _cast) if by_value else (_cast, _written):
-        try:
-            return way(array)
-        except (pa.ArrowException, ValueError, OverflowError):
-            continue
+    for cast in (not by_value, by_value):
+        with suppress(pa.ArrowException, ValueError, OverflowError):
+            if cast:
+                return array.cast(pa.string())
+            words = [v.hex() if isinstance(v, bytes) else None if v is None else str(v) for v in array.to_pylist()]
+            return pa.array(words, pa.string())
     raise InputError(f"cells of type {short(kind, 60)} cannot be written as text")
-
-
-def _cast(array: pa.Array) -> pa.Array:
-    return array.cast(pa.string())
-
-
-def _written(array: pa.Array) -> pa.Array:
-    values = array.to_pylist()
-    return pa.array([None if v is None else v.hex() if isinstance(v, bytes) else str(v) for v in values], pa.string())
 
 
 def simple(array: pa.Array) -> pa.Array:

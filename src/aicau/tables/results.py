@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from aicau.core.errors import InputError, shown, unknown
+from aicau.core.errors import InputError, shown
 from aicau.store import Measurement
 from aicau.store.identity import folded
 from aicau.tables.sheet import Sheet, flags
@@ -66,7 +66,9 @@ def parse(
 def parse_each(
     sheet: Sheet, id: str, targets: Sequence[str], batch: str | None, *how: Any
 ) -> tuple[list[Measurement], list[str]]:
-    """`parse` of several targets: an empty cell is not measured (yet); a failed well failed for every target column."""
+    """`parse`; of several targets an empty cell is not measured (yet); a failed well failed for every target column."""
+    if len(targets) == 1:
+        return parse(sheet, id, targets[0], batch, *how)
     names = [name for name in targets if sheet.called(name)]
     if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
         raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
@@ -122,6 +124,7 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
 
 Column = NDArray[np.float64]
 Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts; NaN for nothing
+Reader = Callable[[Sheet, str, NDArray[np.bool_]], Read]
 
 
 def _nothing(sheet: Sheet) -> Column:
@@ -150,18 +153,7 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     return value, [None] * sheet.rows, _nothing(sheet), _nothing(sheet)
 
 
-READERS: dict[str, Callable[[Sheet, str, NDArray[np.bool_]], Read]] = {
-    "regression": _regression,
-    "classification": _classification,
-    "count": _count,
-}
-
-
-def check_task(task: str) -> str:
-    """One of the three tasks; another word is refused."""
-    if task not in READERS:
-        raise unknown("task", task, list(READERS))
-    return task
+READERS: dict[str, Reader] = {"regression": _regression, "classification": _classification, "count": _count}
 
 
 def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:

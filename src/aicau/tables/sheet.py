@@ -6,8 +6,10 @@ A row is called by the number a spreadsheet shows: the header is row 1.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -141,21 +143,16 @@ class Sheet:
             array = array.cast(pa.string())
         if not is_text(array.type) and not pa.types.is_null(array.type):
             raise self._kind(column, "labels", array.type)
-        found: list[str | None] = []
-        for row, text in enumerate(array.to_pylist()):
-            label = None if skip[row] else (text or "").strip()
+        found = [None if skip[row] else (text or "").strip() for row, text in enumerate(array.to_pylist())]
+        for row, label in enumerate(found):
             if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
-                got = shown(text) if label else f"an empty cell{instead}"
+                got = shown(array[row].as_py()) if label else f"an empty cell{instead}"
                 raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
-            found.append(label)
         return found
 
     def blank(self, column: str) -> NDArray[np.bool_]:
         """Where nothing stands: an empty cell, a null or a NaN."""
-        array = self.array(column)
-        if is_text(array.type):
-            return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(array, "")), ""))
-        return flags(pc.is_null(array, nan_is_null=True))
+        return _empty(self.array(column), nan=True)
 
     def looks_numeric(self, column: str) -> bool:
         """Numbers, or text of which at least half reads as numbers (the rest is then an error to point at)."""
@@ -173,13 +170,11 @@ class Sheet:
         )
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
-        array = pc.utf8_trim_whitespace(pc.fill_null(array, ""))
+        array = _bare_texts(array)
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
-        try:
+        with suppress(pa.ArrowInvalid):
             return _floats(array.cast(pa.float64()))
-        except pa.ArrowInvalid:
-            pass
         texts = array.to_pylist()
         point = next((row for row, text in enumerate(texts) if "." in text and _number(text)), None)
         sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
@@ -203,15 +198,11 @@ class Sheet:
 
     def _commas(self, column: str) -> bool:
         """Whether other columns have decimal commas, and none has decimal points."""
-        found = False
-        for name in self.columns:
-            array = self.array(name)
-            if name != column and is_text(array.type):
-                for text in pc.utf8_trim_whitespace(pc.fill_null(array[:1000], "")).to_pylist():
-                    if "." in text and _number(text):
-                        return False
-                    found |= _decimal_comma(text) and not _THOUSANDS.fullmatch(text)
-        return found
+        others = [self.array(name)[:1000] for name in self.columns if name != column]
+        texts = [text for some in others if is_text(some.type) for text in _bare_texts(some).to_pylist()]
+        if any("." in text and _number(text) for text in texts):
+            return False
+        return any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
 
 
 def checked(sheet: Sheet) -> Sheet:
@@ -246,16 +237,18 @@ def _filled(sheet: Sheet) -> Sheet:
     sheet = replace(sheet, table=sheet.table.select(keep))
     blank = np.full(sheet.rows, bool(keep))
     for column in sheet.table.columns:
-        if not blank.any():
-            return sheet
-        blank &= _empty(column)
+        if blank.any():
+            blank &= _empty(column)
     return sheet.where(~blank) if blank.any() else sheet
 
 
-def _empty(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    if not is_text(column.type):
-        return flags(pc.is_null(column))
-    return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), ""))
+def _empty(column: pa.Array | pa.ChunkedArray, nan: bool = False) -> NDArray[np.bool_]:
+    return flags(pc.equal(_bare_texts(column), "") if is_text(column.type) else pc.is_null(column, nan_is_null=nan))
+
+
+def _bare_texts(array: pa.Array | pa.ChunkedArray) -> Any:
+    """Texts without blanks around; nothing is missing."""
+    return pc.utf8_trim_whitespace(pc.fill_null(array, ""))
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:

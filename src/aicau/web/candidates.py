@@ -55,18 +55,16 @@ class Candidates:
     def numbers(self, name: str) -> NDArray[np.float64]:  # (n,)
         """A column to draw by; a text counts its levels."""
         if name not in self._numbers:
-            self._numbers[name] = self._read(name)
+            if name == INTERVAL:
+                found = self.numbers("high") - self.numbers("low")
+            else:
+                place = name and name in self.axes
+                column = self.table.column(f"{PLACE}{self.axes.index(name)}") if place else self.column(name)
+                if not is_numeric(column.type):
+                    column = pc.rank(column.cast(pa.string()), tiebreaker="dense")
+                found = np.asarray(column.to_numpy(), dtype=float)
+            self._numbers[name] = found
         return self._numbers[name]
-
-    def _read(self, name: str) -> NDArray[np.float64]:
-        if name in self.axes and name:
-            return np.asarray(self.table.column(f"{PLACE}{self.axes.index(name)}").to_numpy(), dtype=float)
-        if name == INTERVAL:
-            return self._read("high") - self._read("low")
-        column = self.column(name)
-        if not is_numeric(column.type):
-            column = pc.rank(column.cast(pa.string()), tiebreaker="dense")
-        return np.asarray(column.to_numpy(), dtype=float)
 
     def colours(self) -> list[str]:
         """What a map can be coloured by."""
@@ -119,7 +117,7 @@ class Candidates:
         if place not in self._scenes:
             mask = self.found("", None, window)
             drawn = self.map(x, y, colour, mask)
-            rows, total = self.rows(mask, colour, True, 1)
+            rows, total = self.rows(mask, colour, colour != "", 1)
             scene = {"map": drawn, "shapes": shapes(drawn, colour), "rows": rows[:BESIDE], "total": total, "mask": mask}
             self._scenes = dict([*self._scenes.items()][1 - MOST_SCENES :]) | {place: scene}
         return dict(self._scenes[place])

@@ -6,18 +6,17 @@ from urllib.parse import quote
 
 import pandas as pd
 from fastapi import APIRouter, Depends, File, Form, HTTPException, Request, UploadFile
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 
-from aicau.campaign.campaign import Campaign
 from aicau.campaign.layout import read_controls
 from aicau.core.errors import AicauError, InputError
 from aicau.tables.results import summary
 from aicau.web.library import sentence
-from aicau.web.render import author, knows, library, rendered
+from aicau.web.render import Visit, author, library, rendered, told
+from aicau.web.render import router as pages
 from aicau.web.security import changing, wants_page
 
 router = APIRouter(dependencies=[Depends(changing)])
-open_router = APIRouter()
 Word = Annotated[str, Form(max_length=200)]
 Ids = Annotated[list[str], Form(max_length=1000)]
 Number = Annotated[float | None, Form(allow_inf_nan=False)]
@@ -27,29 +26,23 @@ Dropped = Annotated[UploadFile, File()]
 
 def answer(request: Request, to: str, **data: Any) -> Response:
     """Back to a page; where JSON is wanted, what happened."""
-    knows(request)
-    if "application/json" in request.headers.get("accept", ""):
-        return JSONResponse({"page": to, **data})
-    return RedirectResponse(to, 303)
+    said = told(request, {"page": to, **data})
+    return said if "application/json" in request.headers.get("accept", "") else RedirectResponse(to, 303)
 
 
-class Visit:
-    """Somebody who changes a campaign: the campaign in their name, long work on it, and where they go next."""
-
-    def __init__(self, request: Request, key: str) -> None:
-        self.request, self.key = request, key
-        self.campaign = Campaign(library(request).at(key).store, author(request) or None)
+class Change(Visit):
+    """A visit that changes something: long work on the campaign, and where one goes next."""
 
     def start(self, verb: str, once: bool = False, **arguments: Any) -> str:
         """A job for the background process; gives its number."""
-        lib, who = library(self.request), self.campaign.author
-        return lib.worker.submit(verb, self.key, once, address=lib.files[self.key], author=who, **arguments).id
+        address, who = self.library.files[self.key], self.campaign.author
+        return self.library.worker.submit(verb, self.key, once, address=address, author=who, **arguments).id
 
     def answer(self, page: str, **data: Any) -> Response:
         return answer(self.request, f"/c/{self.key}/{page}", **data)
 
 
-Visitor = Annotated[Visit, Depends()]
+Changing = Annotated[Change, Depends()]
 
 
 @dataclass
@@ -141,7 +134,7 @@ def create(
     return answer(request, f"/new/{number}/making/{job.id}", job=job.id)
 
 
-@open_router.get("/new/{number}/making/{job}", summary="A campaign is being made.")
+@pages.get("/new/{number}/making/{job}", summary="A campaign is being made.")
 def making(request: Request, number: str, job: str) -> Response:
     found = library(request).worker.jobs.get(job)
     if found is None or found.verb != "create":
@@ -156,7 +149,7 @@ def making(request: Request, number: str, job: str) -> Response:
 
 @router.post("/c/{key}/ask", summary="Ask for the next batch, or only look at it.")
 def ask(
-    visit: Visitor,
+    visit: Changing,
     n: Annotated[int, Form(ge=1, le=100_000)],
     goal: Annotated[Goal, Depends()],
     replicates: Annotated[int, Form(ge=1, le=100)] = 1,
@@ -170,18 +163,18 @@ def ask(
 
 
 @router.post("/c/{key}/fit", summary="Fit the model to all results.")
-def fit(visit: Visitor, back: Word = "overview") -> Response:
+def fit(visit: Changing, back: Word = "overview") -> Response:
     job = visit.start("fit", once=True)
     return visit.answer(back if back.isalpha() else "overview", job=job)
 
 
 @router.post("/c/{key}/abandon", summary="Pending points that will not be measured.")
-def abandon(visit: Visitor, ids: Ids) -> Response:
+def abandon(visit: Changing, ids: Ids) -> Response:
     return visit.answer("next", abandoned=visit.campaign.abandon(ids))
 
 
 @router.post("/c/{key}/failed", summary="Wells of pending points that failed: told as such, one for each id given.")
-def failed(visit: Visitor, ids: Ids, batch: Word = "") -> Response:
+def failed(visit: Changing, ids: Ids, batch: Word = "") -> Response:
     campaign = visit.campaign
     id, told, waiting = campaign.settings["id"], campaign.measurements(current=False), campaign.pending()
     numbers: list[tuple[str, int]] = []  # each well is a replicate of its own: none is taken for one that is known
@@ -197,49 +190,49 @@ def failed(visit: Visitor, ids: Ids, batch: Word = "") -> Response:
 
 
 @router.post("/c/{key}/exclude", summary="Candidates that are not proposed any more.")
-def exclude(visit: Visitor, ids: Ids, reason: Word) -> Response:
+def exclude(visit: Changing, ids: Ids, reason: Word) -> Response:
     return visit.answer("candidates", **visit.campaign.exclude(ids, reason))
 
 
 @router.post("/c/{key}/include", summary="Excluded or abandoned candidates may be proposed again.")
-def include(visit: Visitor, ids: Ids, reason: Word = "") -> Response:
+def include(visit: Changing, ids: Ids, reason: Word = "") -> Response:
     return visit.answer("candidates", included=visit.campaign.include(ids, reason))
 
 
 @router.post("/c/{key}/confirm", summary="Values that were pointed out are right.")
-def confirm(visit: Visitor, ids: Ids) -> Response:
+def confirm(visit: Changing, ids: Ids) -> Response:
     return visit.answer("noise", confirmed=visit.campaign.confirm(ids))
 
 
 @router.post("/c/{key}/untell", summary="Take back a tell, a correction or a renaming.")
-def untell(visit: Visitor, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Response:
+def untell(visit: Changing, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Response:
     found = visit.campaign.untell(tell)
     visit.start("fit", once=True)
     return visit.answer("history", **found)
 
 
 @router.post("/c/{key}/rename", summary="Another name for a plate.")
-def rename(visit: Visitor, old: Word, new: Word) -> Response:
+def rename(visit: Changing, old: Word, new: Word) -> Response:
     count = visit.campaign.rename(old, new)
     visit.start("fit", once=True)
     return visit.answer("noise", renamed=count)
 
 
 @router.post("/c/{key}/change", summary="Another strategy or plate from the next batch on.")
-def change(visit: Visitor, plate: Annotated[Plate, Depends()], strategy: Word = "") -> Response:
+def change(visit: Changing, plate: Annotated[Plate, Depends()], strategy: Word = "") -> Response:
     job = visit.start("change", strategy=strategy or None, **plate.plate())
     return visit.answer(f"next?job={job}", job=job)
 
 
 @router.post("/c/{key}/results", summary="Drop a file of results; nothing is stored yet.")
-def drop_results(visit: Visitor, file: Dropped) -> Response:
-    number = library(visit.request).keep(file.filename, file.file.read(), visit.key)
+def drop_results(visit: Changing, file: Dropped) -> Response:
+    number = visit.library.keep(file.filename, file.file.read(), visit.key)
     return visit.answer(f"results/{number}", upload=number)
 
 
 @router.post("/c/{key}/results/{number}", summary="Store a dropped file: all of it or nothing.")
-def tell(visit: Visitor, number: str, correct: Mark = False) -> Response:
-    upload, told = library(visit.request).upload(number, visit.key), {}
+def tell(visit: Changing, number: str, correct: Mark = False) -> Response:
+    upload, told = visit.library.upload(number, visit.key), {}
     if not upload.said:  # sent twice, stored once
         told = visit.campaign.tell(upload.path, correct)
         upload.said = summary(told)
@@ -247,12 +240,12 @@ def tell(visit: Visitor, number: str, correct: Mark = False) -> Response:
     return visit.answer(f"results/{number}", said=upload.said, told=told)
 
 
-@open_router.get("/login", summary="The form for the token.", response_model=None)
+@pages.get("/login", summary="The form for the token.", response_model=None)
 def login_form(request: Request) -> Response:
     return rendered(request, "login.html.j2", wrong=False)
 
 
-@open_router.post("/login", summary="Hand in the token.", response_model=None)
+@pages.post("/login", summary="Hand in the token.", response_model=None)
 def login(request: Request, token: Annotated[str, Form(max_length=500)]) -> Response:
     guard = request.app.state.guard
     if guard.token is None:

@@ -5,8 +5,8 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections import OrderedDict, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,22 +43,6 @@ class View:
     taken: int = 0  # results so far
     version: Any = None  # of the campaign when it was last asked for
 
-    def renew(self, version: Any, submit: Callable[[], Job]) -> None:
-        """Take what is done, and start what is not; a failed job is not tried again before something changes."""
-        if self.job is not None and self.job.over:
-            done, self.job = self.job, None
-            self.taken += 1
-            if done.state == FAILED:
-                self.failed = (version, done.error)
-            elif done.result.get("stale") and self.result is not None:  # what was known stays, with a word about it
-                self.result = self.result | {"for": done.result["for"], "stale": True}
-            else:
-                self.result = done.result
-        self.version = version
-        known = None if self.result is None else self.result["for"]
-        if self.job is None and known != version and self.failed[0] != version:
-            self.job = submit()
-
 
 class Library:
     """Campaigns by key, uploads and views."""
@@ -70,7 +54,7 @@ class Library:
         self.worker = Worker()
         self.scratch = Path(tempfile.mkdtemp(prefix="aicau-"))
         self.uploads: OrderedDict[str, Upload] = OrderedDict()
-        self.views: dict[tuple[str, str], View] = {}
+        self.views: defaultdict[tuple[str, str], View] = defaultdict(View)
         self.tables: dict[str, Candidates] = {}
         self.known: dict[tuple[str, str], tuple[Any, Any]] = {}  # what was read, with the version it is of
         self.lock = threading.RLock()
@@ -172,7 +156,7 @@ class Library:
 
     def candidates(self, key: str) -> tuple[Candidates | None, View]:
         """All candidates with predictions; None until they are there."""
-        look, view = self.look(key).result, self._view(key, "table")
+        look, view = self.look(key).result, self.views[key, "table"]
         with self.lock:
             if look is not None:
                 path = str(self.scratch / f"{secrets.token_hex(8)}.arrow")
@@ -188,13 +172,13 @@ class Library:
         """What a page depends on, by the views and the job it shows; starts to compute what the campaign lacks."""
         self.candidates(key)
         asked = self.worker.jobs.get(job)
-        taken = [self._view(key, kind).taken for kind in needs]
-        version = self._view(key, "look").version
+        taken = [self.views[key, kind].taken for kind in needs]
+        version = self.views[key, "look"].version
         return version if needs else version[0], taken, asked and asked.state
 
     def work(self, key: str) -> dict[str, Any]:
         """What is under way and what it says, as of the last `stamp` or `look`: nothing is read or started."""
-        look, table = self._view(key, "look"), self._view(key, "table")
+        look, table = self.views[key, "look"], self.views[key, "table"]
         jobs = [job for job in (self.worker.of(key), look.job, table.job) if job is not None]
         return {
             "busy": bool(jobs),  # one that ended just now counts once more
@@ -203,15 +187,24 @@ class Library:
             "error": look.failed[1] if look.job is None and look.failed[0] is not None else "",
         }
 
-    def _view(self, key: str, kind: str) -> View:
-        return self.views.setdefault((key, kind), View())
-
     def _renewed(self, key: str, kind: str, version: Any, **arguments: Any) -> View:
-        """A view, computed by the background process where it is not of this version."""
-        arguments |= {"address": self.files[key], "version": version}
+        """A view: what is done is taken, and what is not of this version is begun; what failed is not tried again
+        before something changes."""
         with self.lock:
-            view = self._view(key, kind)
-            view.renew(version, lambda: self.worker.submit(kind, key, True, **arguments))
+            view = self.views[key, kind]
+            if view.job is not None and view.job.over:
+                done, view.job = view.job, None
+                view.taken += 1
+                if done.state == FAILED:
+                    view.failed = (version, done.error)
+                elif done.result.get("stale") and view.result is not None:  # what was known stays, with a word about it
+                    view.result = view.result | {"for": done.result["for"], "stale": True}
+                else:
+                    view.result = done.result
+            view.version = version
+            if view.job is None and version not in (view.failed[0], (view.result or {}).get("for")):
+                arguments |= {"address": self.files[key], "version": version}
+                view.job = self.worker.submit(kind, key, True, **arguments)
         return view
 
 

@@ -13,13 +13,15 @@ import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 from urllib.parse import unquote
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from markupsafe import escape
 
+from aicau.campaign.campaign import Campaign
 from aicau.web.library import Library
 from aicau.web.plain import plain
 
@@ -28,6 +30,7 @@ MOST_KEPT, MOST_PEOPLE = 300, 10_000  # rendered pages, and browsers whose last 
 MOMENT = 1.0  # seconds that a page may be behind while it is rendered anew
 CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # where what is not kept stands
 DRAWN = ("look", "shapes")  # of a view: for the template only
+SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
 NAV = {name: name.capitalize() for name in ("overview", "next", "results", "map", "candidates", "noise", "history")}
 NAV["next"] = "Next batch"
 View = Callable[..., dict[str, Any]]
@@ -85,14 +88,55 @@ def library(request: Request) -> Library:
     return found
 
 
-def knows(request: Request) -> None:
-    """What this request said or did is known to who sent it."""
+def told(request: Request, data: Any) -> JSONResponse:
+    """An answer as JSON; what it says is known to who asked."""
     request.app.state.kept.knows(request.state.cookie)
+    return JSONResponse(data)
 
 
 def author(request: Request) -> str:
     """The name that this browser gave; quoted, as a cookie holds ASCII only."""
     return unquote(request.cookies.get("aicau_name", "")).strip()[:100]
+
+
+class Visit:
+    """Somebody at a campaign: the campaign in their name, and what is known of it now."""
+
+    def __init__(self, request: Request, key: str) -> None:
+        self.request, self.key, self.library = request, key, library(request)
+
+    @cached_property
+    def campaign(self) -> Campaign:
+        return Campaign(self.library.at(self.key).store, author(self.request) or None)
+
+    @cached_property
+    def look(self) -> dict[str, Any]:
+        """The report's numbers and figures; empty until there are some."""
+        return self.library.look(self.key).result or {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return self.campaign.settings
+
+    def read(self, verb: str) -> Any:
+        """What a verb of the campaign gives."""
+        return self.library.read(self.key, verb)
+
+    def basis(self) -> dict[str, Any]:
+        """What every page of a campaign shows: its counts, the work under way, and what its model knows."""
+        job = self.library.worker.of(self.key)
+        ready = {"ready": bool(self.look.get("every")), "missing": self.look.get("missing", "")}
+        return {
+            "key": self.key,
+            "status": self.read("status"),
+            "settings": {name: self.settings.get(name) for name in SHOWN},
+            "job": None if job is None else job.shown(),
+            "model": ready | self.library.work(self.key),
+            "look": self.look,
+        }
+
+
+Visitor = Annotated[Visit, Depends()]
 
 
 def rendered(request: Request, template: str, code: int = 200, **data: Any) -> HTMLResponse:
@@ -126,25 +170,28 @@ def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
     (`look`, `table`) that it shows."""
 
     def add(view: View) -> View:
-        @functools.wraps(view)
-        def as_page(request: Request, **options: Any) -> HTMLResponse:
-            key = options.get("key")
-            if key is None or "number" in options:
-                return rendered(request, template, **view(request, **options))
-            text = request.app.state.kept.page(
-                str(request.url),
-                key,
-                request.state.cookie,
-                lambda: library(request).stamp(key, needs, options.get("job", "")),
-                lambda: _text(request, template, view(request, **options)),
-            )
-            return HTMLResponse(_own(request, text, key))
+        def data(options: dict[str, Any]) -> dict[str, Any]:
+            own = view(**options)
+            return options["visit"].basis() | own if "visit" in options else own
 
         @functools.wraps(view)
-        def as_json(request: Request, **options: Any) -> JSONResponse:
-            found = plain({k: v for k, v in view(request, **options).items() if k not in DRAWN})
-            knows(request)
-            return JSONResponse(found)
+        def as_page(**options: Any) -> HTMLResponse:
+            visit: Visit | None = options.get("visit")
+            if visit is None or "number" in options:
+                return rendered(options["request"] if visit is None else visit.request, template, **data(options))
+            text = visit.request.app.state.kept.page(
+                str(visit.request.url),
+                visit.key,
+                visit.request.state.cookie,
+                lambda: visit.library.stamp(visit.key, needs, options.get("job", "")),
+                lambda: _text(visit.request, template, data(options)),
+            )
+            return HTMLResponse(_own(visit.request, text, visit.key))
+
+        @functools.wraps(view)
+        def as_json(**options: Any) -> JSONResponse:
+            found = {name: value for name, value in data(options).items() if name not in DRAWN}
+            return told(options["visit"].request if "visit" in options else options["request"], plain(found))
 
         words = (view.__doc__ or "").strip()
         for route in (as_page, as_json):  # what a view gives is checked by its tests, not again for every request

@@ -82,22 +82,41 @@ class Gate:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request = Request(scope)
+        request, app, total = Request(scope), self.app, 0
         state = request.state
         state.cookie, state.bearer, state.fresh = "", False, ""  # fresh: a cookie to hand out with the answer
-        app: ASGIApp = self.app
+
+        async def limited() -> Message:
+            """No more bytes than an upload may have, whatever its header said."""
+            nonlocal total
+            message = await receive()
+            total += len(message.get("body", b""))
+            if total > MOST_BYTES:
+                raise too_large()
+            return message
+
+        async def guarded(message: Message) -> None:
+            """The answer with our headers, and with a new cookie where there is one."""
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if state.fresh:
+                    secure = "; Secure" if scope["scheme"] == "https" else ""
+                    headers.append("set-cookie", f"{COOKIE}={state.fresh}; Path=/; HttpOnly; SameSite=Strict{secure}")
+            await send(message)
+
         try:
             self._origin(request)
             self._who(request)
             if not (length := request.headers.get("content-length", "0")).isdecimal() or int(length) > MOST_BYTES:
                 raise too_large()
             if not (state.cookie or state.bearer or scope["path"] == "/login" or scope["path"].startswith("/static/")):
-                app = (
-                    RedirectResponse("/login", 303) if wants_page(request) else refusal(401, "Log in at /login first.")
-                )
+                to_login = wants_page(request)
+                app = RedirectResponse("/login", 303) if to_login else refusal(401, "Log in at /login first.")
         except HTTPException as error:
             state.fresh, app = "", refusal(error.status_code, error.detail)
-        await app(scope, _limited(receive), _with_headers(request, send))
+        await app(scope, limited, guarded)
 
     def _origin(self, request: Request) -> None:
         """Refuse other names of this server, and changes that come from other sites."""
@@ -130,20 +149,6 @@ def wants_page(request: Request) -> bool:
     return "text/html" in request.headers.get("accept", "") and not request.scope["path"].endswith(".json")
 
 
-def _with_headers(request: Request, send: Send) -> Send:
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers.setdefault(name, value)
-            if fresh := request.state.fresh:
-                secure = "; Secure" if request.scope["scheme"] == "https" else ""
-                headers.append("set-cookie", f"{COOKIE}={fresh}; Path=/; HttpOnly; SameSite=Strict{secure}")
-        await send(message)
-
-    return sent
-
-
 def refusal(status: int, words: str) -> Response:
     return JSONResponse({"detail": words}, status, {"retry-after": "60"} if status == 429 else None)
 
@@ -151,21 +156,6 @@ def refusal(status: int, words: str) -> Response:
 def too_large() -> HTTPException:
     words = f"This file is larger than {MOST_BYTES // 2**20} MB; use `aicau` on the command line for it."
     return HTTPException(413, words)
-
-
-def _limited(receive: Receive) -> Receive:
-    """No more bytes than an upload may have, whatever its header said."""
-    total = 0
-
-    async def received() -> Message:
-        nonlocal total
-        message = await receive()
-        total += len(message.get("body", b""))
-        if total > MOST_BYTES:
-            raise too_large()
-        return message
-
-    return received
 
 
 def changing(

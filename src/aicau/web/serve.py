@@ -3,7 +3,7 @@
 import hashlib
 import socket
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib.resources import files
 
 from fastapi import FastAPI, HTTPException, Request
@@ -15,16 +15,16 @@ from starlette.middleware.gzip import GZipMiddleware
 import aicau
 from aicau.core.errors import AicauError, InputError, StoreError
 from aicau.report.page import environment
-from aicau.web import changes, pool
+from aicau.web import changes, pages
 from aicau.web.library import Library, sentence
 from aicau.web.plain import plain
 from aicau.web.render import Kept, rendered
 from aicau.web.security import LOOPBACK, Gate, Guard, refusal, wants_page
 
 ASSETS = {
-    "web.css": ("aicau.web", "static/web.css", "text/css"),
-    "app.js": ("aicau.web", "static/app.js", "text/javascript"),
-    "report.css": ("aicau.report", "templates/report.css", "text/css"),
+    "web.css": files("aicau.web") / "static/web.css",
+    "app.js": files("aicau.web") / "static/app.js",
+    "report.css": files("aicau.report") / "templates/report.css",
 }
 
 
@@ -51,7 +51,7 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
     guard = Guard(token, hosts)
     templates = environment("aicau.web", "aicau.report")
     templates.filters["plain"] = plain
-    loaded = {name: (files(package) / path).read_bytes() for name, (package, path, _) in ASSETS.items()}
+    loaded = {name: file.read_bytes() for name, file in ASSETS.items()}
     stamps = {name: f"/static/{name}?{hashlib.sha256(data).hexdigest()[:8]}" for name, data in loaded.items()}
     app.state.library, app.state.guard, app.state.kept = library, guard, Kept()
     app.state.templates, app.state.assets = templates, stamps
@@ -61,10 +61,12 @@ def make_app(places: Sequence[str], token: str | None = None, hosts: Sequence[st
         if name not in loaded:
             raise HTTPException(404, "There is no such file.")
         kept = {"cache-control": "public, max-age=31536000, immutable"}
-        return Response(loaded[name], media_type=ASSETS[name][2], headers=kept)
+        return Response(
+            loaded[name], media_type="text/css" if name.endswith("css") else "text/javascript", headers=kept
+        )
 
-    for router in (pool.router, changes.router, changes.open_router):
-        app.include_router(router)
+    app.include_router(pages.router)
+    app.include_router(changes.router)
     app.add_exception_handler(AicauError, _refused)
     app.add_exception_handler(HTTPError, _refused)
     app.add_exception_handler(RequestValidationError, _refused)
@@ -96,35 +98,21 @@ def serve(places: Sequence[str], host: str = "127.0.0.1", port: int = 8765, toke
         raise InputError(f"{host} can be reached by others, so it needs a token; add --token with a long random word")
     if token is not None and len(token) < 8:
         raise InputError("a token has at least 8 characters; choose a longer one")
-    bound = _bind(host, port)
-    name = f"[{host}]" if ":" in host else host
-    shown = socket.gethostname() if host in ("0.0.0.0", "::") else name
-    hosts = {host, socket.gethostname(), socket.getfqdn(), *([] if host != "0.0.0.0" else _addresses())}
+    both = host == "::" and socket.has_dualstack_ipv6()
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:  # whoever opens the printed address at once waits for the server
+        bound = socket.create_server((host, port), family=kind, backlog=2048, dualstack_ipv6=both)
+    except (OSError, OverflowError) as error:
+        words = str(getattr(error, "strerror", None) or error).partition(" (while")[0]
+        raise InputError(f"cannot listen at {host}, port {port}: {words}; choose another --port") from error
+    hosts, everywhere = {host, socket.gethostname(), socket.getfqdn()}, host in ("0.0.0.0", "::")
+    if everywhere:  # whatever others may call this machine
+        with suppress(OSError):
+            hosts |= {str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)}
     app = make_app(places, token, sorted(hosts))
-    address = f"http://{shown}:{bound.getsockname()[1]}/"
-    print(f"open {address}{'login' if token else ''} (stop with Ctrl-C)", flush=True)
+    shown = socket.gethostname() if everywhere else f"[{host}]" if ":" in host else host
+    print(f"open http://{shown}:{bound.getsockname()[1]}/{'login' if token else ''} (stop with Ctrl-C)", flush=True)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=5
     )
     uvicorn.Server(config).run(sockets=[bound])
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        bound.listen(2048)  # whoever opens the printed address at once waits for the server
-    except (OSError, OverflowError) as error:
-        bound.close()
-        words = getattr(error, "strerror", None) or error
-        raise InputError(f"cannot listen at {host}, port {port}: {words}; choose another --port") from error
-    return bound
-
-
-def _addresses() -> list[str]:
-    """Of this machine, as others may call it."""
-    try:
-        return [str(info[4][0]) for info in socket.getaddrinfo(socket.gethostname(), None)]
-    except OSError:
-        return []

@@ -92,10 +92,7 @@ class Worker:
                 self.pipe = None
                 done, answer = False, "the background process ended unexpectedly (was memory short?); try again"
             self.changes[job.campaign] += job.verb not in LOOKS
-            if done:
-                job.result = answer
-            else:
-                job.error = str(answer)
+            job.result, job.error = (answer, "") if done else (None, str(answer))
             job.step, job.state = "", DONE if done else FAILED
 
     def _do(self, job: Job) -> tuple[bool, Any]:
