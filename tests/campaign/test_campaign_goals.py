@@ -71,7 +71,7 @@ def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
         campaign.ask(2, weight="worth")
     assert len(campaign.pending()) == 0
     bad = pool().assign(value=-1.0)
-    with pytest.raises(InputError, match="row 2, column .value.: how much a candidate counts is 0 or more"):
+    with pytest.raises(InputError, match=r"row 2, column .value.: how much a candidate counts is 0 or more"):
         Campaign.create(tmp_path / "d.db", bad, "y", weight="value")
     with pytest.raises(InputError, match="0 everywhere"):
         Campaign.create(tmp_path / "d.db", bad.assign(value=0), "y", weight="value")

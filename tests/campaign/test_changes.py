@@ -95,6 +95,14 @@ def test_candidates_are_added(campaign, tmp_path):
     assert campaign.history().what.tolist() == ["create", "tell", "add", "ask", "tell"]
 
 
+def test_blanks_around_an_id_do_not_count(tmp_path):
+    pool = POOL.assign(id=POOL["id"] + " ")
+    with Campaign.create(tmp_path / "c.db", pool, "y", "plate", strategy="farthest") as campaign:
+        assert campaign.tell(table("c0 c1", [0.0, 1.0]))["new"] == 2
+        assert campaign.add(POOL)["known"] == campaign.add(pool)["known"] == 30
+        assert campaign.ask(1)["id"].str.fullmatch(r"c\d+").all()
+
+
 def test_models_of_a_smaller_pool_are_fitted_again(tmp_path):
     with create(tmp_path / "c.db", strategy="pemse:direct:spread:difference") as campaign:
         for plate in ("P1", "P2"):

@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "excel, a date for a number": (
         book(("S", [HEADER, ["00117", datetime.date(2026, 5, 1), "P1", None]])),
-        "column 'signal': expected numbers, got timestamp.*; write it so",
+        "column 'signal': expected numbers, got dates or times; write it so",
     ),
     "excel, nothing": (book(("S", [])), "is empty; expected a line of column names"),
     "an old excel file": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "save it as .xlsx or CSV"),

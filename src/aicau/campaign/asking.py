@@ -19,6 +19,8 @@ from aicau.store import Moment, Session
 if TYPE_CHECKING:
     import torch
 
+MOST_WELLS = 1000  # of a point: each is a row
+
 
 @dataclass(frozen=True)
 class Request:
@@ -100,9 +102,10 @@ class Asking(Looking):
         from aicau.campaign import choice
         from aicau.core.checks import pick_device
 
-        own_layout = plates.layout_for(self.refreshed(), layout, controls, edges)
+        own_layout = plates.layout_for(self.refreshed(), layout, controls, edges, self._ids)
         settings = self.settings
-        n, replicates, where = check_size(n), check_size(replicates), pick_device(device)
+        words = f"every point has from 1 to {MOST_WELLS:,} wells, a whole number"
+        n, replicates, where = check_size(n), check_size(replicates, words, MOST_WELLS), pick_device(device)
         goal = None if goal is None else check_goal(goal, self.task)
         if not engine.here and where.type != "cpu":
             raise InputError("another engine computes on processors; use either --engine or --device")

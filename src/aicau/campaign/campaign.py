@@ -5,6 +5,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -127,7 +128,8 @@ class Campaign(Asking, Telling, Changing, Showing):
         targets = [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
         settings = words | columns_for(read, id, targets, batch, ignore, weight, cost)
         settings |= check_targets(targets, target_weights, goal)
-        if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
+        ids = partial(candidates.distinct_ids, read, id)
+        if (made := plates.layout_for(settings, layout, controls, edges, ids)) is not None:
             settings["layout"] = made
         pieces = candidates.kept(read, id, settings["columns"])
         return cls(create_store(check_address(url), settings, pieces, author), author)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from aicau import tables
@@ -70,7 +71,7 @@ class Changing(Looking):
         read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
         with self.store.writing() as session:
             settings, id = self.settings, self.settings["id"]
-            known = pc.index_in(read.texts(id), value_set=candidates.all_ids(session.ids()))
+            known = results.places(read.texts(id), candidates.all_ids(session.ids()))
             old = flags(pc.is_valid(known))
             columns = candidates.extended(read, settings["columns"])
             if old.any():
@@ -78,6 +79,7 @@ class Changing(Looking):
                 _check_unchanged(read.where(old), before, columns)
             new = read.where(~old)
             if new.rows:
+                plates.check_apart(plates.control_names(plates.layouts(session), settings), new.texts(id))
                 check_counts(new, settings.get("weight"), settings.get("cost"))
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
@@ -129,7 +131,7 @@ class Changing(Looking):
                 new["weight"] = weight
             if layout == "none":
                 new["layout"] = None
-            elif (made := plates.layout_for(settings | new, layout, controls, edges)) is not None:
+            elif (made := plates.layout_for(settings | new, layout, controls, edges, self._ids)) is not None:
                 new["layout"] = made
             new = {name: value for name, value in new.items() if value != settings.get(name)}
             if not new:
@@ -156,10 +158,7 @@ def indices(campaign: Looking, ids: Any, what: str) -> dict[int, str]:
     names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
     if not names:
         raise InputError(f"name at least one id to {what}")
-    sheet = tables.read(pd.DataFrame({"id": names}), "the list")
-    with campaign.store.reading() as session:
-        index = results.find(sheet, "id", candidates.all_ids(session.ids()))
-    return dict(zip(index, names, strict=True))
+    return dict(zip(results.find(pa.array(names), campaign._ids()), names, strict=True))
 
 
 def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:

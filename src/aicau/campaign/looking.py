@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+import pyarrow as pa
 
 from aicau.campaign import handout, plates
 from aicau.campaign.handout import STATES
@@ -16,6 +17,7 @@ from aicau.campaign.models import Models
 from aicau.campaign.setup import check_author, strategy_of, targets_of, task_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.store import PENDING, Check, Moment, Store, examine, schema
+from aicau.tables import candidates
 
 if TYPE_CHECKING:
     from aicau.strategy import Strategy
@@ -102,6 +104,10 @@ class Looking:
     @property
     def strategy(self) -> "Strategy":
         return strategy_of(self.settings)
+
+    def _ids(self) -> pa.Array:
+        with self.store.reading() as session:
+            return candidates.all_ids(session.ids())
 
     def blank_columns(self) -> list[str]:
         """Columns of results that a laboratory fills in: the target, the batch where there is one, the status."""

@@ -6,7 +6,7 @@ the earlier value. They say how far each plate is shifted (`aicau.gp.noise`), an
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -56,10 +56,24 @@ def layouts(session: Session) -> dict[int, dict[str, Any]]:
     return found
 
 
+def control_names(every: Mapping[int, dict[str, Any]], settings: dict[str, Any]) -> set[str]:
+    """The names of all controls of these layouts and of the campaign's."""
+    return {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
+
+
+def check_apart(names: Collection[str], ids: pa.Array | pa.ChunkedArray) -> None:
+    """Results are told by name: a control is not called as a candidate is."""
+    found = pa.array(sorted(names), pa.string())
+    if both := found.filter(pc.is_in(found, value_set=pc.utf8_trim_whitespace(ids))).to_pylist():
+        raise InputError(
+            f"{both[0]!r} is a candidate and a control, and results are told by these names; rename one of them"
+        )
+
+
 def split(sheet: Sheet, settings: dict[str, Any], session: Session) -> tuple[Sheet, list[Control]]:
     """The rows of candidates, with their ids, and those of controls."""
     every = layouts(session)
-    known = {name for one in (*every.values(), settings.get("layout") or {}) for name in one.get("controls", ())}
+    known = control_names(every, settings)
     if not every and not settings.get("layout"):
         return sheet, []
     id, well = sheet.called(settings["id"]), sheet.called("well")
@@ -179,7 +193,11 @@ def tell(
 
 
 def layout_for(
-    settings: dict[str, Any], plate: Any, controls: Mapping[str, Any] | None, edges: bool
+    settings: dict[str, Any],
+    plate: Any,
+    controls: Mapping[str, Any] | None,
+    edges: bool,
+    ids: Callable[[], pa.Array | pa.ChunkedArray],  # of the candidates
 ) -> dict[str, Any] | None:
     """A layout for a campaign with these settings; None where no plate is named."""
     if plate is None:
@@ -190,7 +208,9 @@ def layout_for(
         raise InputError("plates have names in the results; say which column holds them, such as --batch plate")
     if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
         raise InputError("the candidates have a column 'well', which a layout fills; rename it")
-    return wells.make(plate, controls, edges)
+    made = wells.make(plate, controls, edges)
+    check_apart(made["controls"], ids())
+    return made
 
 
 def placed(layout: dict[str, Any] | None, picks: Sequence["Pick"], seed: int, ask: int) -> Sequence["Pick"]:

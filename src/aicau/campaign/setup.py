@@ -47,7 +47,7 @@ def columns_for(
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
-    kind = next(sheet.parts()).array(id).type
+    kind = next(sheet.parts()).array(id, "; name the one that tells candidates apart: --id COLUMN (Python: id=)").type
     whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` may not be able to give back
     if weight is not None:
         counts = []
@@ -107,10 +107,10 @@ def check_address(url: Any) -> str | Path:
     return url
 
 
-def check_size(n: Any) -> int:
-    """How many points to ask for."""
-    if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not n >= 1 or n % 1:
-        raise InputError(f"a batch holds at least one point, a whole number; got {shown(n)}")
+def check_size(n: Any, what: str = "a batch holds at least one point, a whole number", most: float = np.inf) -> int:
+    """How many points to ask for, or how many wells of each."""
+    if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not 1 <= n <= most or n % 1:
+        raise InputError(f"{what}; got {shown(n)}")
     return int(n)
 
 

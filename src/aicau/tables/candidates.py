@@ -208,8 +208,8 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 
 
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
-    """The ids, all different."""
-    ids = pa.chunked_array([part.texts(id) for part in sheet.parts()], pa.string())
+    """The ids without blanks around, all different."""
+    ids = pa.chunked_array([pc.utf8_trim_whitespace(part.texts(id)) for part in sheet.parts()], pa.string())
     if pc.count_distinct(ids).as_py() < len(ids):
         ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal

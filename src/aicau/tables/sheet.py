@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
-from aicau.core.files import short
 from aicau.store.identity import folded
-from aicau.tables.kinds import is_numeric, is_text, simple
+from aicau.tables.kinds import in_words, is_numeric, is_text, simple
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
@@ -76,10 +75,11 @@ class Sheet:
             row = int(np.argmax(wrong))
             raise InputError(f"{self.at(row, column)}: {words if isinstance(words, str) else words(row)}")
 
-    def array(self, column: str) -> pa.Array:
+    def array(self, column: str, instead: str = "; rename the column that is meant") -> pa.Array:
+        """The cells of a column; `instead`: what to do where it is missing and no other looks like it."""
         if not self.has(column):
             some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(column)}")
+            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
         return simple(self.table.column(column).combine_chunks())
 
     def _hint(self, column: str) -> str:
@@ -106,7 +106,7 @@ class Sheet:
             raise self._kind(column, "text or whole numbers", kind)
         array = pc.fill_null(array, "")
         if not empty:
-            self.refuse(column, flags(pc.equal(array, "")), "is empty; expected a text or a number")
+            self.refuse(column, _empty(array), "is empty; expected a text or a number")
         self.refuse(column, flags(pc.match_substring(array, "\x00")), "holds a zero byte; expected a text or a number")
         return array
 
@@ -168,7 +168,7 @@ class Sheet:
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
         return InputError(
-            f"{self.name}, column {column!r}: expected {expected}, got {short(kind, 60)};"
+            f"{self.name}, column {column!r}: expected {expected}, got {in_words(kind)};"
             " write it so, or leave the column out"
         )
 
@@ -252,7 +252,7 @@ def _filled(sheet: Sheet) -> Sheet:
     return sheet.where(~blank) if blank.any() else sheet
 
 
-def _empty(column: pa.ChunkedArray) -> NDArray[np.bool_]:
+def _empty(column: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
     if not is_text(column.type):
         return flags(pc.is_null(column))
     return flags(pc.equal(pc.utf8_trim_whitespace(pc.fill_null(column, "")), ""))
