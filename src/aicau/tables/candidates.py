@@ -83,14 +83,15 @@ def summary(columns: Sequence[dict[str, Any]]) -> str:
     if numbers := [c["name"] for c in columns if c["kind"] == "number"]:
         parts.append(f"{len(numbers)} {'number' if len(numbers) == 1 else 'numbers'} ({_some(numbers)})")
     for column in (c for c in columns if c["kind"] == "category"):
-        parts.append(f"category {column['name']!r} with {len(column['levels'])} levels ({_some(column['levels'])})")
+        count = f"{len(column['levels'])} level" + "s" * (len(column["levels"]) > 1)
+        parts.append(f"category {column['name']!r} with {count} ({_some(column['levels'])})")
     if ignored := [c["name"] for c in columns if c["kind"] == "ignored"]:
         parts.append(f"{len(ignored)} ignored ({_some(ignored)})")
     return ", ".join(parts)
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(short(name, 40) for name in names[:4]) + (" ..." if len(names) > 4 else "")
+    return ", ".join(short(" ".join(name.split()), 40) for name in names[:4]) + (" ..." if len(names) > 4 else "")
 
 
 def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
