@@ -120,8 +120,8 @@ class Campaign(Asking, Telling, Changing, Showing):
             Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
-        words: dict[str, Any] = {"strategy": strategy or "default", "seed": seed, "task": task, "ensemble": ensemble}
-        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "weight": weight}
+        words: dict[str, Any] = {"strategy": strategy or "default", "seed": int(seed), "task": task, "weight": weight}
+        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "ensemble": ensemble}
         author = check_author(author)
         read = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"

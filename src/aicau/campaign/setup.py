@@ -173,6 +173,7 @@ def check_goal(goal: Any, task: str) -> str:
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
     from aicau.campaign.choice import try_out
+    from aicau.core import checks
 
     check_name("the task", task)
     check_name("the ensemble", ensemble)
@@ -180,8 +181,7 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out("default" if strategy is None else str(strategy), task)
-    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
-        raise InputError(f"seed must be a whole number; got {seed!r}")
+    checks.seed(seed)
     return task
 
 
