@@ -84,6 +84,9 @@ def test_candidates_are_added(campaign, tmp_path):
         campaign.add(more.assign(x=[9.0, 5.0, -4.0]))
     with pytest.raises(InputError, match="no column 's'"):
         campaign.add(more.drop(columns="s"))
+    words = r"row 3, column 'x': is too far from the other candidates \(about 0\.5\); is it a slip\?"
+    with pytest.raises(InputError, match=words):
+        campaign.add(more.assign(x=[POOL.x[3], 1e25, -4.0]))  # no model could be computed any more
     with Campaign.open(tmp_path / "c.db") as other:
         assert campaign.add(more) == {"added": 2, "known": 1, "candidates": 32}
         assert campaign.add(more) == {"added": 0, "known": 3, "candidates": 32}

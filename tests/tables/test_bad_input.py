@@ -250,6 +250,8 @@ def test_a_wrong_pool_makes_no_campaign(tmp_path, content, sentence):
         (["ask", "{}", "2", "--request", ""], "a request needs a name"),
         (["tell", "{}", "missing.csv"], "cannot read missing.csv"),
         (["abandon", "{}", "c99"], "aicau: 'c99' is not the id of a candidate"),
+        (["untell", "{}", str(10**20)], "keeps no whole numbers of more than 64 bits"),
+        (["pending", "{}", "--ask", str(10**20)], "there is no batch 100000000000000000000"),
         (["abandon", "{}", "c3"], "'c3' is not pending"),
         (["status", "missing.db"], "there is no campaign at missing.db"),
         (["predict", "{}", "--out", "x.txt"], "cannot write"),

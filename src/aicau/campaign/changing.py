@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,8 @@ from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
+
+FAR = 1e12  # standard deviations of a column
 
 
 class Changing(Looking):
@@ -81,6 +84,7 @@ class Changing(Looking):
             if new.rows:
                 plates.check_apart(plates.control_names(plates.layouts(session), settings), new.texts(id))
                 check_counts(new, settings.get("weight"), settings.get("cost"))
+                _check_near(new, columns)
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
@@ -171,6 +175,13 @@ def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str,
                     f"{sheet.at(at, name)}: {shown(one)}, and this candidate is there with {shown(old)}; features"
                     " of a candidate do not change: give it a new id, or leave the row out"
                 )
+
+
+def _check_near(sheet: Sheet, columns: list[dict[str, Any]]) -> None:
+    """A number with which no model could be computed any more is a slip, and candidates are never taken away."""
+    for name, shift, scale in ((c["name"], c["shift"], c["scale"]) for c in columns if c["kind"] == "number"):
+        words = f"is too far from the other candidates (about {shift:.3g}); is it a slip?"
+        sheet.refuse(name, np.abs(sheet.numbers(name) - shift) > FAR * scale, words)
 
 
 def _batch_column(batch: str, settings: dict[str, Any]) -> str:
