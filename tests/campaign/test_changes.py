@@ -194,6 +194,9 @@ def test_what_was_taken_back_can_be_told_again(campaign):
     told = campaign.tell(grown)
     assert (told["new"], told["known"], told["completed"]) == (2, 1, 2)
     assert len(values(campaign)) == 3
+    for tell in (1.5, "x", None, 0):  # 1.5 took back tell 1
+        with pytest.raises(InputError, match="a tell is called by its number in the history"):
+            campaign.untell(tell)
     with pytest.raises(InputError, match="77 is no tell that can be taken back"):
         campaign.untell(77)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from aicau import tables
 from aicau.campaign import handout, plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
+from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.core.files import check_other
 from aicau.store import changes
@@ -31,8 +31,9 @@ class Changing(Looking):
 
         Returns how many rows are `gone`, are `back`, and how many points are `pending` again.
         """
+        tell = check_size(tell, "a tell is called by its number in the history, a whole number")
         with self.store.writing() as session:
-            gone, back, pending = changes.untell(session, int(tell), self.author)
+            gone, back, pending = changes.untell(session, tell, self.author)
         return {"gone": gone, "back": back, "pending": pending}
 
     def abandon(self, ids: Iterable[str] | str) -> int:
@@ -130,7 +131,7 @@ class Changing(Looking):
             if weight is not None:
                 names = [column["name"] for column in settings["columns"]]
                 if weight not in names:
-                    raise unknown("column of weights", weight, names)
+                    raise unknown("column of weights", str(weight), names)
                 self.models.weights(weight)  # refuses what is no weight
                 new["weight"] = weight
             if layout == "none":

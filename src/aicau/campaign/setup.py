@@ -108,7 +108,7 @@ def check_address(url: Any) -> str | Path:
 
 
 def check_size(n: Any, what: str = "a batch holds at least one point, a whole number", most: float = np.inf) -> int:
-    """How many points to ask for, or how many wells of each."""
+    """How many points to ask for, or another whole number from 1."""
     if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not 1 <= n <= most or n % 1:
         raise InputError(f"{what}; got {shown(n)}")
     return int(n)
