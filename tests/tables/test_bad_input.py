@@ -219,6 +219,7 @@ def test_any_bytes_at_all(campaign, content, head):
         ("compound,dose\nc1,1\nc2,nan\n", "row 3, column 'dose': expected a finite number"),
         ("compound,dose\nc1,1\nc2,3\nc3,many\n", "row 4, column 'dose': expected a number, got 'many'"),
         ('compound,dose\nc1,1.5\nc2,"2,5"\n', "row 2 has a decimal point: write all numbers alike"),
+        ("compound;dose;ph\nc1;12;6,5\nc2;1.250;7,5\n", "row 3, column 'dose': it may be 1.25 or 1250, as other"),
         ("compound,solvent\nc1,water\nc2,\n", "row 3, column 'solvent': is empty"),
         ("compound\nc1\n", "no feature column"),
         ("compound,dose\nc1,1\n c1 ,2\n", "row 3, column 'compound': the id 'c1' stands in row 2 already"),

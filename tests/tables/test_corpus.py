@@ -284,6 +284,8 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         " (2026-05-01, 2026-05-02, 2026-05-03, 2026-05-04 ...), category 'smiles' with 6 levels (C, CC, CCC, CCCC ...),"
         " category 'solvent' with 3 levels (Oil, oil, water), 1 ignored (note)"
     )
+    price = [{"name": "price", "levels": ["$5", "<10", "\u20ac 7"]}]
+    assert "without their unit" in candidates.notes(price, 9)[0]
     notes = candidates.notes(columns, 6)
     assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent"]
     for words, part in zip(

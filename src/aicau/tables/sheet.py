@@ -177,7 +177,12 @@ class Sheet:
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
         try:
-            return _floats(array.cast(pa.float64()))
+            values = _floats(array.cast(pa.float64()))
+            doubtful = flags(pc.match_substring_regex(array, r"^[+-]?[1-9]\d{0,2}\.\d{3}$"))
+            if doubtful.any() and (doubtful == flags(pc.match_substring(array, "."))).all() and self._commas(column):
+                words = "it may be {:g} or {:g}, as other columns have decimal commas: write it so"
+                self.refuse(column, doubtful, lambda row: words.format(values[row], 1000 * values[row]))
+            return values
         except pa.ArrowInvalid:
             pass
         texts = array.to_pylist()
