@@ -19,6 +19,7 @@ from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, Told, add_tell, changes, schema
+from aicau.tables import results
 from aicau.tables.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -99,13 +100,21 @@ def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
         skip = bad | sheet.blank(name) if len(several) > 1 else bad
-        value = sheet.numbers(name, skip)
+        value = results.values(sheet, name, skip, results.LARGEST)
         for at in np.flatnonzero(~skip).tolist():
             count[names[at], plate[at]] += 1
-            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[names[at], plate[at]]}"
+            where = _well(sheet, at, texts[at]) or f"#{count[names[at], plate[at]]}"
             own = target if len(several) > 1 else ""
             found.append(Control(names[at], plate[at], where, float(value[at]), own))
     return found
+
+
+def _well(sheet: Sheet, row: int, text: str) -> str:
+    """The name of a well as we write it; nothing where nothing stands."""
+    try:
+        return wells.name(*wells.place(text)) if text else ""
+    except InputError as error:
+        raise InputError(f"{sheet.at(row, 'well')}: {error}") from error
 
 
 def _by_well(
@@ -138,7 +147,7 @@ def _by_well(
         asks[plate] = some[0]
     found: list[Any] = []
     for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
-        at = wells.name(*wells.place(text)) if text else ""
+        at = _well(sheet, line, text)
         candidate: Any = where.get(asks[plate], {}).get(at, places[asks[plate]].get(at))
         if candidate is None:
             raise InputError(

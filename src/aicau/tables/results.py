@@ -130,7 +130,7 @@ def _nothing(sheet: Sheet) -> Column:
 
 def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Numbers, or means with a standard error and a count."""
-    value = _values(sheet, target, failed, LARGEST)
+    value = values(sheet, target, failed, LARGEST)
     return value, [None] * sheet.rows, *_summaries(sheet, failed, value)
 
 
@@ -143,7 +143,7 @@ def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Rea
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Whole numbers from 0."""
-    value = _values(sheet, target, failed, LARGEST_COUNT)
+    value = values(sheet, target, failed, LARGEST_COUNT)
     wrong = ~failed & ((value < 0) | (value != np.floor(value)))
     sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
@@ -164,7 +164,8 @@ def check_task(task: str) -> str:
     return task
 
 
-def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
+def values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
+    """The numbers of a target that can be computed with; NaN in failed wells."""
     if not sheet.has(target):  # every well failed
         return _nothing(sheet)
     value = sheet.numbers(target, failed, INSTEAD)
