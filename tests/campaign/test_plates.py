@@ -85,6 +85,14 @@ def test_a_control_that_cannot_be_meant(made, row, words):
     assert made.measurements().empty
 
 
+def test_the_plate_of_a_control_is_not_almost_another(made):
+    made.tell(pd.DataFrame({"id": ["c1", "DMSO"], "y": 1.0, "plate": "P1"}))
+    other = pd.DataFrame({"id": ["DMSO"], "y": 2.0, "plate": "p1"})
+    with pytest.raises(InputError, match="the table, row 2: the batch 'p1' looks like 'P1'; write 'P1', or add --new"):
+        made.tell(other)
+    assert made.tell(other, new=["p1"])["controls"] == 1
+
+
 def test_controls_see_the_shift_of_their_plate():
     # Two plates of other candidates each: without controls the level of a plate and of its candidates are one.
     x = torch.linspace(-1, 1, 20).double()[:, None]

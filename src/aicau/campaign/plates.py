@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
-from aicau.store import PENDING, Session, Told, add_tell, changes, schema
+from aicau.store import PENDING, Measurement, Session, Told, add_tell, changes, identity, schema
 from aicau.tables import results
 from aicau.tables.sheet import Sheet
 
@@ -36,6 +36,7 @@ class Control(NamedTuple):
     well: str  # or its number among the rows of this control and plate
     value: float
     target: str = ""  # which, in a campaign with several
+    line: int = 0  # where it stood, for messages
 
 
 def _texts(sheet: Sheet, column: str | None, empty: bool = True) -> list[str]:
@@ -105,7 +106,7 @@ def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
             count[names[at], plate[at]] += 1
             where = _well(sheet, at, texts[at]) or f"#{count[names[at], plate[at]]}"
             own = target if len(several) > 1 else ""
-            found.append(Control(names[at], plate[at], where, float(value[at]), own))
+            found.append(Control(names[at], plate[at], where, float(value[at]), own, sheet.row(at)))
     return found
 
 
@@ -188,14 +189,17 @@ def tell(
     else:
         told = asdict(Told(0, 0, pending=session.count(schema.proposals, status=PENDING)))
     known = set(kept(session))
-    new = [one for one in controls if one not in known]
+    new = [one for one in controls if one._replace(line=0) not in known]
     if new:
+        plates = [Measurement(0, None, batch=one.plate, line=one.line) for one in new]
+        there = {*session.batches(), *(one.plate for one in known)}
+        identity.check_names("batch", plates, there, changes.renamed(session), distinct)
         number = told["tell"]
         if not rows or told["already"]:
             number = told["tell"] = session.next_tell()
             session.add_rows(number, digest, int(correct), [])
             session.event("tell", author, number, source=source, rows=0)
-        session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:])] for one in new])
+        session.event(KIND, author, number, rows=[[*one[:4], *filter(None, one[4:5])] for one in new])
     if controls:
         told |= {"controls": len(new), "already": told["already"] and not new}
     return told
