@@ -74,6 +74,7 @@ def test_controls_alone_and_corrected(made):
     [
         (["DMSO", 1e300, "P1", "C04"], r"row 3, column 'y': 1e\+300 is too large; expected at most 1e\+60"),
         (["DMSO", np.nan, "P1", "C04"], "row 3, column 'y': .* got an empty cell; if the well failed, write failed"),
+        (["dmso", 5.0, "P1", None], "row 3, column 'id': 'dmso' is not the id of a candidate; did you mean 'DMSO'"),
         (["DMSO", 5.0, "P1", "foo"], "row 3, column 'well': 'foo' is not a well; write a letter and a number"),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from aicau import tables
 from aicau.campaign import plates
@@ -129,7 +130,13 @@ class Telling(Looking):
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
             rest, controls = plates.split(sheet, settings, session)
-        how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
+            names = sorted(plates.control_names(plates.layouts(session), settings))  # they may be meant, too
+        how = (
+            settings["batch"],
+            pa.concat_arrays([ids, pa.array(names, pa.string())]),
+            self.task,
+            {column["name"] for column in settings["columns"]},
+        )
         rows: list[Measurement] = []
         notes: list[str] = []
         if rest.rows or not controls:
