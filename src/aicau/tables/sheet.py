@@ -178,8 +178,9 @@ class Sheet:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
         try:
             values = _floats(array.cast(pa.float64()))
-            doubtful = flags(pc.match_substring_regex(array, r"^[+-]?[1-9]\d{0,2}\.\d{3}$"))
-            if doubtful.any() and (doubtful == flags(pc.match_substring(array, "."))).all() and self._commas(column):
+            head = array[:1000]
+            doubtful = flags(pc.match_substring_regex(head, r"^[+-]?[1-9]\d{0,2}\.\d{3}$"))
+            if doubtful.any() and (doubtful == flags(pc.match_substring(head, "."))).all() and self._commas(column):
                 words = "it may be {:g} or {:g}, as other columns have decimal commas: write it so"
                 self.refuse(column, doubtful, lambda row: words.format(values[row], 1000 * values[row]))
             return values
