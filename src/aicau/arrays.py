@@ -11,7 +11,7 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.acquisition import View
 from aicau.core import checks, streams
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
@@ -19,6 +19,8 @@ from aicau.ensembles import Ensemble
 from aicau.prediction import Prediction
 from aicau.round import Round, round_keys
 from aicau.strategy import Strategy
+
+LARGEST = 1e60  # of y
 
 
 def query(
@@ -75,6 +77,7 @@ def query(
     >>> query("pemse:direct:spread", X, y, batch_size=2).shape
     (2,)
     """
+    own = _round(ensemble, task)
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
     table = _table(X, y)
     rows, extra = _candidate_rows(candidates, table.features, table.labelled)
@@ -87,7 +90,6 @@ def query(
     if chosen.needs_model:
         if not len(seen):
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
-        own = Round(ensemble or ensembles.make(task=task), task)
         state = own.fit(points, table.rows(seen, batch), _keys(random_state))
         counts = None if weight is None else _weights(weight, place, len(table.features), len(points))
         choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room, weight=counts)
@@ -152,9 +154,8 @@ def predict(
     >>> predict(X, y).columns()["mean"].shape
     (30,)
     """
-    table = _table(X, y)
+    own, table = _round(ensemble, task), _table(X, y)
     points, place = torch.unique(table.features, dim=0, return_inverse=True)
-    own = Round(ensemble or ensembles.make(task=task), task)
     state = own.fit(points, table.rows(place[table.labelled], batch), _keys(random_state))
     return own.predictor(state).predict(state, place)
 
@@ -179,19 +180,28 @@ class _Table:
 
 def _table(X: Any, y: Any) -> _Table:
     features = checks.features(X, "X")
-    labels = torch.as_tensor(np.array(y, dtype=float))
+    labels = checks.numbers(y, "y", missing=True)
     if labels.shape != features.shape[:1]:
         raise InputError(f"y needs one entry per row of X: {len(features)}; got shape {tuple(labels.shape)}")
-    labelled = ~torch.isnan(labels)
-    checks.numbers(labels[labelled], "y")
-    return _Table(features, labels, labelled)
+    if (size := float(labels.nan_to_num().abs().max())) > LARGEST:
+        raise InputError(f"y holds {size:.3g}, and its square is no number; write it in a larger unit")
+    return _Table(features, labels, ~torch.isnan(labels))
+
+
+def _round(ensemble: Ensemble | None, task: Task) -> Round:
+    if not isinstance(task, Task):
+        raise InputError(f"task is a Task, such as Task('classification', classes=2); got {shown(task)}")
+    if hasattr(ensemble, "get_params"):
+        raise InputError("an estimator of scikit-learn is no ensemble; wrap it: Members(forest), or Regressors([...])")
+    return Round(ensembles.make(task=task) if ensemble is None else ensemble, task)
 
 
 def _weights(weight: Any, place: Tensor, rows: int, points: int) -> Tensor:  # (rows + extra,) -> (1, points)
     """How much each point counts: as much as the row that counts most, 1 where nothing is said."""
-    values = checks.numbers(torch.as_tensor(np.array(weight, dtype=float)), "weight")
+    values = checks.numbers(weight, "weight")
     if values.shape != (rows,) or bool((values < 0).any()):
-        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got shape {tuple(values.shape)}")
+        got = f"shape {tuple(values.shape)}" if values.shape != (rows,) else f"{float(values.min()):g}"
+        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got {got}")
     every = torch.cat([values, torch.ones(len(place) - rows, dtype=values.dtype)])
     return torch.zeros(points, dtype=values.dtype).scatter_reduce(0, place, every, "amax")[None]
 
@@ -218,5 +228,5 @@ def _candidate_rows(candidates: Any, features: Tensor, labelled: Tensor) -> tupl
         if len(rows) and (int(rows.min()) < 0 or int(rows.max()) >= features.shape[0]):
             raise InputError(f"candidates point outside X, which has {features.shape[0]} rows")
     if len(rows) == 0:
-        raise InputError("there is no candidate to choose from")
+        raise InputError("there is no candidate to choose from; in y, NaN says that a row may be chosen")
     return rows, none
