@@ -4,8 +4,10 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.ensemble import ExtraTreesRegressor
 
 from aicau import MLP, Observations, Strategy, problems
 from aicau.arrays import predict, query
@@ -260,3 +262,34 @@ def test_with_nothing_measured_the_first_batch_fills_the_space():
     empty = Observations(torch.zeros(1, 0).long(), torch.zeros(1, 0).double(), torch.zeros(0).long())
     with pytest.raises(InputError, match="nothing was measured yet"):
         Round(MLP()).fit(POOL.pool.x, empty, KEYS)
+
+
+X, Y = np.linspace(0, 1, 12)[:, None], np.where(np.arange(12) < 4, 1.0, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"X": X + 1j}, "X must be numbers: complex numbers have no order"),
+        ({"y": ["a"] * 12}, "y must be numbers: could not convert"),
+        ({"y": [1.0] * 4 + [pd.NA] * 8}, "y must be numbers: .* not 'NAType'"),
+        ({"y": np.ones(12)}, "no candidate to choose from; in y, NaN says that a row may be chosen"),
+        ({"y": Y * 1e200}, "y holds 1e[+]200, and its square is no number"),
+        ({"batch_size": None}, "batch_size must be a whole number of at least 1; got None"),
+        ({"batch_size": float("nan")}, "batch_size must be a whole number of at least 1; got nan"),
+        ({"random_state": None}, "seed must be a whole number of 64 bits; got None"),
+        ({"random_state": 2**63}, "seed must be a whole number of 64 bits; got 9223372036854775808"),
+        ({"weight": -np.ones(12)}, "0 or more: 12; got -1"),
+        ({"weight": np.ones(3)}, r"0 or more: 12; got shape \(3,\)"),
+        ({"task": "count"}, "task is a Task, such as Task.*; got 'count'"),
+        ({"ensemble": ExtraTreesRegressor()}, "an estimator of scikit-learn is no ensemble; wrap it"),
+    ],
+)
+def test_arrays_that_cannot_be_meant(wrong, sentence):
+    with pytest.raises(InputError, match=sentence):
+        query("default", **({"X": X, "y": Y, "batch_size": 2} | wrong))
+
+
+def test_tensors_that_are_being_differentiated_are_numbers():
+    x, y = torch.from_numpy(X).requires_grad_(), torch.from_numpy(Y)
+    assert query("default", x, y).tolist() == query("default", X, pd.Series(Y, dtype="Float64")).tolist()

@@ -11,7 +11,7 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.acquisition import View
 from aicau.core import checks, streams
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
@@ -19,6 +19,8 @@ from aicau.ensembles import Ensemble
 from aicau.prediction import Prediction
 from aicau.round import Round, round_keys
 from aicau.strategy import Strategy
+
+LARGEST = 1e60  # of y
 
 
 def query(
@@ -75,6 +77,7 @@ def query(
     >>> query("pemse:direct:spread", X, y, batch_size=2).shape
     (2,)
     """
+    own = _round(ensemble, task)
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
     table = _table(X, y)
     features, number, size = _candidates(candidates, table)
@@ -86,7 +89,6 @@ def query(
     if chosen.needs_model:
         if not len(seen):
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
-        own = Round(ensemble or ensembles.make(task=task), task)
         state = own.fit(points, table.rows(seen, batch), _keys(random_state))
         others = asked if np.ndim(candidates) == 2 else asked[:0]
         counts = None if weight is None else _weights(weight, place[:rows], others, len(points))
@@ -149,9 +151,8 @@ def predict(
     >>> predict(X, y).columns()["mean"].shape
     (30,)
     """
-    table = _table(X, y)
+    own, table = _round(ensemble, task), _table(X, y)
     points, place = torch.unique(table.features, dim=0, return_inverse=True)
-    own = Round(ensemble or ensembles.make(task=task), task)
     state = own.fit(points, table.rows(place[table.labelled], batch), _keys(random_state))
     return own.predictor(state).predict(state, place)
 
@@ -176,20 +177,28 @@ class _Table:
 
 def _table(X: Any, y: Any) -> _Table:
     features = checks.features(X, "X")
-    labels = torch.as_tensor(np.array(y, dtype=float))
+    labels = checks.numbers(y, "y", missing=True)
     if labels.shape != features.shape[:1]:
         raise InputError(f"y needs one entry per row of X: {len(features)}; got shape {tuple(labels.shape)}")
-    labelled = ~torch.isnan(labels)
-    checks.numbers(labels[labelled], "y")
-    return _Table(features, labels, labelled)
+    if (size := float(labels.nan_to_num().abs().max())) > LARGEST:
+        raise InputError(f"y holds {size:.3g}, and its square is no number; write it in a larger unit")
+    return _Table(features, labels, ~torch.isnan(labels))
+
+
+def _round(ensemble: Ensemble | None, task: Task) -> Round:
+    if not isinstance(task, Task):
+        raise InputError(f"task is a Task, such as Task('classification', classes=2); got {shown(task)}")
+    if hasattr(ensemble, "get_params"):
+        raise InputError("an estimator of scikit-learn is no ensemble; wrap it: Members(forest), or Regressors([...])")
+    return Round(ensembles.make(task=task) if ensemble is None else ensemble, task)
 
 
 def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:  # (n,), (n,), (c,) -> (1, points)
     """How much each point counts: as much as the row of X that counts most, and at least 1 in the place of others."""
-    values = checks.numbers(torch.as_tensor(np.array(weight, dtype=float)), "weight")
+    values = checks.numbers(weight, "weight")
     if values.shape != place.shape or bool((values < 0).any()):
-        rows, got = len(place), tuple(values.shape)
-        raise InputError(f"weight needs one number per row of X, 0 or more: {rows}; got shape {got}")
+        got = f"shape {tuple(values.shape)}" if values.shape != place.shape else f"{float(values.min()):g}"
+        raise InputError(f"weight needs one number per row of X, 0 or more: {len(place)}; got {got}")
     least = torch.zeros(1, points).to(values).index_fill(1, others, 1.0)
     return least.scatter_reduce(1, place[None], values[None], "amax")
 
@@ -211,7 +220,7 @@ def _candidates(candidates: Any, table: _Table) -> tuple[Tensor, Tensor, int]:  
         raise InputError("candidates are row numbers of X or a table of features")
     rows = torch.as_tensor(array).long()
     if len(rows) == 0:
-        raise InputError("there is no candidate to choose from")
+        raise InputError("there is no candidate to choose from; in y, NaN says that a row may be chosen")
     if int(rows.min()) < 0 or int(rows.max()) >= len(features):
         raise InputError(f"candidates point outside X, which has {len(features)} rows")
     return features[rows], rows, len(features)

@@ -101,7 +101,7 @@ def test_a_whole_campaign(address, tmp_path):
 
 def play(address):
     """The same history: three asks, two tells, one failure."""
-    with create(address, seed=5) as campaign:
+    with create(address, seed=np.int64(5)) as campaign:
         batch = campaign.ask(6)
         campaign.tell(results(batch, "p1"))
         batch = campaign.ask(6)
@@ -364,6 +364,8 @@ def test_another_station_asks_and_tells_before_the_first_ask_is_kept(tmp_path, m
         ({"ensemble": "magic"}, "unknown ensemble 'magic'"),
         ({"ensemble": "auto"}, "unknown ensemble 'auto'"),
         ({"seed": 1.5}, "seed must be a whole number"),
+        ({"weight": 3}, "has no column 3"),
+        ({"layout": 96, "controls": ["DMSO"]}, "controls are names and their wells, such as"),
         ({"id": "name"}, "has no column 'name'"),
         ({"target": "dose"}, "has a column 'dose', which is to hold the target"),
         ({"batch": "compound"}, "has a column 'compound', which is to hold the batch"),

@@ -84,6 +84,9 @@ def test_candidates_are_added(campaign, tmp_path):
         campaign.add(more.assign(x=[9.0, 5.0, -4.0]))
     with pytest.raises(InputError, match="no column 's'"):
         campaign.add(more.drop(columns="s"))
+    words = r"row 3, column 'x': is too far from the other candidates \(about 0\.5\); is it a slip\?"
+    with pytest.raises(InputError, match=words):
+        campaign.add(more.assign(x=[POOL.x[3], 1e25, -4.0]))  # no model could be computed any more
     with Campaign.open(tmp_path / "c.db") as other:
         assert campaign.add(more) == {"added": 2, "known": 1, "candidates": 32}
         assert campaign.add(more) == {"added": 0, "known": 3, "candidates": 32}
@@ -93,6 +96,14 @@ def test_candidates_are_added(campaign, tmp_path):
     assert sorted(zip(first["id"], first.x, first.s, strict=True)) == [("n1", 5.0, "oil"), ("n2", -4.0, "acid")]
     assert campaign.tell(table("n1 n2 c1", [3.0, 4.0, 0.1], "P2"))["completed"] == 2
     assert campaign.history().what.tolist() == ["create", "tell", "add", "ask", "tell"]
+
+
+def test_blanks_around_an_id_do_not_count(tmp_path):
+    pool = POOL.assign(id=POOL["id"] + " ")
+    with Campaign.create(tmp_path / "c.db", pool, "y", "plate", strategy="farthest") as campaign:
+        assert campaign.tell(table("c0 c1", [0.0, 1.0]))["new"] == 2
+        assert campaign.add(POOL)["known"] == campaign.add(pool)["known"] == 30
+        assert campaign.ask(1)["id"].str.fullmatch(r"c\d+").all()
 
 
 def test_models_of_a_smaller_pool_are_fitted_again(tmp_path):
@@ -183,6 +194,9 @@ def test_what_was_taken_back_can_be_told_again(campaign):
     told = campaign.tell(grown)
     assert (told["new"], told["known"], told["completed"]) == (2, 1, 2)
     assert len(values(campaign)) == 3
+    for tell in (1.5, "x", None, 0):  # 1.5 took back tell 1
+        with pytest.raises(InputError, match="a tell is called by its number in the history"):
+            campaign.untell(tell)
     with pytest.raises(InputError, match="77 is no tell that can be taken back"):
         campaign.untell(77)
 

@@ -34,6 +34,7 @@ def test_controls_stand_where_they_stood():
 
 
 def test_controls_by_name_of_well_and_by_number():
+    assert layout.make(96, {"blank": "B02"}) == layout.make(96, {"blank": ["B02"]})
     made = layout.make("384", {"blank": ["P24", "a1"], "DMSO": 16})
     assert made["controls"]["blank"] == ["A01", "P24"]
     wells = [*made["wells"], *made["controls"]["blank"], *made["controls"]["DMSO"]]

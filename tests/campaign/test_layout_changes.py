@@ -88,6 +88,21 @@ def test_a_plate_that_is_changed_while_a_batch_is_chosen(plain, tmp_path, monkey
     assert all(check.ok for check in plain.doctor())
 
 
+def test_a_control_is_not_called_as_a_candidate_is(plain, tmp_path):
+    """Its results would be those of the control: what was told of the candidate would be lost."""
+    plate = {"layout": 96, "controls": {"c1": 2}}
+    for verb in (plain.change, lambda **own: plain.ask(3, **own)):
+        with pytest.raises(InputError, match="'c1' is a candidate and a control"):
+            verb(**plate)
+    with pytest.raises(InputError, match="'c1' is a candidate and a control"):
+        Campaign.create(tmp_path / "other.db", POOL, "y", "plate", **plate)
+    assert not (tmp_path / "other.db").exists()
+    plain.ask(3, layout=96, controls={"DMSO": 2})
+    with pytest.raises(InputError, match="'DMSO' is a candidate and a control"):
+        plain.add(pd.DataFrame({"id": ["n1", "DMSO "], "x": [2.0, 3.0]}))
+    assert plain.add(pd.DataFrame({"id": ["n1"], "x": [2.0]}))["added"] == 1
+
+
 def test_a_plate_needs_names_of_plates(tmp_path):
     with Campaign.create(tmp_path / "c.db", POOL, "y", strategy="farthest") as campaign:
         with pytest.raises(InputError, match="plates have names in the results"):

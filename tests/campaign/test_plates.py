@@ -69,6 +69,31 @@ def test_controls_alone_and_corrected(made):
     assert all(check.ok for check in made.doctor())
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (["DMSO", 1e300, "P1", "C04"], r"row 3, column 'y': 1e\+300 is too large; expected at most 1e\+60"),
+        (["DMSO", np.nan, "P1", "C04"], "row 3, column 'y': .* got an empty cell; if the well failed, write failed"),
+        (["dmso", 5.0, "P1", None], "row 3, column 'id': 'dmso' is not the id of a candidate; did you mean 'DMSO'"),
+        (["DMSO", 5.0, "P1", "foo"], "row 3, column 'well': 'foo' is not a well; write a letter and a number"),
+    ],
+)
+def test_a_control_that_cannot_be_meant(made, row, words):
+    """A value of 1e300 was taken, and every later ask and predict failed."""
+    table = pd.DataFrame([["c1", 1.0, "P1", None], row], columns=["id", "y", "plate", "well"])
+    with pytest.raises(InputError, match=words):
+        made.tell(table)
+    assert made.measurements().empty
+
+
+def test_the_plate_of_a_control_is_not_almost_another(made):
+    made.tell(pd.DataFrame({"id": ["c1", "DMSO"], "y": 1.0, "plate": "P1"}))
+    other = pd.DataFrame({"id": ["DMSO"], "y": 2.0, "plate": "p1"})
+    with pytest.raises(InputError, match="the table, row 2: the batch 'p1' looks like 'P1'; write 'P1', or add --new"):
+        made.tell(other)
+    assert made.tell(other, new=["p1"])["controls"] == 1
+
+
 def test_controls_see_the_shift_of_their_plate():
     # Two plates of other candidates each: without controls the level of a plate and of its candidates are one.
     x = torch.linspace(-1, 1, 20).double()[:, None]

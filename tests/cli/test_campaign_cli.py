@@ -275,6 +275,27 @@ def test_a_reader_that_stops_early_is_no_error(screen):
     os.close(write)
 
 
+@pytest.mark.parametrize("words", [["status", "{}"], ["measurements", "{}"], ["status", "no.db"]])
+def test_closed_outputs_are_no_traceback(screen, words):
+    """A service without a terminal starts programs so; on a closed standard output there was a traceback."""
+    command = [*AICAU, *(word.format(screen) for word in words)]
+    for close in (">&-", "2>&-"):
+        done = subprocess.run(["sh", "-c", f'"$@" {close}', "sh", *command], capture_output=True, text=True)
+        assert done.returncode == (2 if "no.db" in words else 0), done.stderr
+        assert "Traceback" not in done.stderr
+        assert "no campaign" not in done.stdout
+
+
+def test_the_next_command_can_be_pasted(tmp_path):
+    (tmp_path / "pool.csv").write_text("id,x,kind\na,1,k\nb,2,k\n")
+    out = good("init", tmp_path / "my screen.db", tmp_path / "pool.csv", "--target", "y")
+    assert out.endswith(f"next: aicau ask '{tmp_path}/my screen.db' 2 --out plate-1.csv\n")
+    assert "category 'kind' with 1 level (k)" in out
+    out = good("ask", tmp_path / "my screen.db", 1, "--out", tmp_path / "plate 1.csv")
+    assert out.endswith(f"then aicau tell '{tmp_path}/my screen.db' '{tmp_path}/plate 1.csv'\n")
+    assert "target 'y', no batch column" in good("status", tmp_path / "my screen.db")
+
+
 def test_a_pipe_is_told(screen):
     content = b"compound,viability,plate\nc1,1,p\nc2,2,p\n"
     done = shell("tell", str(screen), "/dev/stdin", input=content, stdout=subprocess.PIPE)

@@ -58,4 +58,5 @@ def test_wrong_input_is_one_sentence_and_exit_code_2(arguments, sentence):
     code, out, err = run("simulate", *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
+    assert err.startswith(("aicau: ", "Usage: "))  # no empty line of a progress that nobody sees
     assert "Traceback" not in err

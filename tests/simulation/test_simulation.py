@@ -46,6 +46,10 @@ def test_a_strategy_is_the_same_bits_whoever_takes_part():
     assert np.array_equal(alone.mse[0], all_of("type3", 2).mse[5])
 
 
+def test_one_strategy_needs_no_list():
+    assert small("type2", 1, "random").strategies == ("random",)
+
+
 def test_same_seed_same_result_and_other_seed_another():
     a, b, c = all_of("type2", 2), small("type2", 2), small("type2", 2, seed=1)
     assert np.array_equal(a.mse, b.mse)

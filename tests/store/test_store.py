@@ -187,6 +187,15 @@ def test_a_locked_file_is_one_sentence_and_readers_go_on(path):
     assert add(store).rows == 1
 
 
+def test_a_number_of_more_than_64_bits_is_one_sentence(path):
+    with (
+        closing(open_store(path)) as store,
+        pytest.raises(InputError, match="keeps no whole numbers of more than 64 bits; nothing was changed"),
+        store.reading() as session,
+    ):
+        session.proposals(10**20)
+
+
 def test_nothing_is_left_of_a_campaign_that_could_not_be_made(tmp_path):
     def chunks():
         yield Chunk(2, b"ids", b"features")

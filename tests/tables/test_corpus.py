@@ -183,7 +183,7 @@ REFUSED = {
     ),
     "excel, a date for a number": (
         book(("S", [HEADER, ["00117", datetime.date(2026, 5, 1), "P1", None]])),
-        "column 'signal': expected numbers, got timestamp.*; write it so",
+        "column 'signal': expected numbers, got dates or times; write it so",
     ),
     "excel, nothing": (book(("S", [])), "is empty; expected a line of column names"),
     "an old excel file": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "save it as .xlsx or CSV"),
@@ -284,6 +284,8 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         " (2026-05-01, 2026-05-02, 2026-05-03, 2026-05-04 ...), category 'smiles' with 6 levels (C, CC, CCC, CCCC ...),"
         " category 'solvent' with 3 levels (Oil, oil, water), 1 ignored (note)"
     )
+    price = [{"name": "price", "levels": ["$5", "<10", "\u20ac 7"]}]
+    assert "without their unit" in candidates.notes(price, 9)[0]
     notes = candidates.notes(columns, 6)
     assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent"]
     for words, part in zip(

@@ -6,6 +6,7 @@ Its state is a store; the models it has at hand are kept there, too. PyTorch is 
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -18,6 +19,7 @@ from aicau.campaign.changing import Changing
 from aicau.campaign.looking import handed_out
 from aicau.campaign.models import Models
 from aicau.campaign.setup import (
+    MOST_WELLS,
     check_author,
     check_goal,
     check_model,
@@ -165,15 +167,16 @@ class Campaign(Telling, Changing, Showing):
             Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
         task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
-        words: dict[str, Any] = {"strategy": strategy or "default", "seed": seed, "task": task, "ensemble": ensemble}
-        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "weight": weight}
+        words: dict[str, Any] = {"strategy": strategy or "default", "seed": int(seed), "task": task, "weight": weight}
+        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "ensemble": ensemble}
         author = check_author(author)
         read = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
         targets = [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
         settings = words | columns_for(read, id, targets, batch, ignore, weight, cost)
         settings |= check_targets(targets, target_weights, goal)
-        if (made := plates.layout_for(settings, layout, controls, edges)) is not None:
+        ids = partial(candidates.distinct_ids, read, id)
+        if (made := plates.layout_for(settings, layout, controls, edges, ids)) is not None:
             settings["layout"] = made
         pieces = candidates.kept(read, id, settings["columns"])
         return cls(create_store(url, settings, pieces, author), author)
@@ -233,9 +236,10 @@ class Campaign(Telling, Changing, Showing):
         from aicau.campaign import choice
         from aicau.core.checks import pick_device
 
-        own_layout = plates.layout_for(self.refreshed(), layout, controls, edges)
+        own_layout = plates.layout_for(self.refreshed(), layout, controls, edges, self._ids)
         settings = self.settings
-        n, replicates, where = check_size(n), check_size(replicates), pick_device(device)
+        words = f"every point has from 1 to {MOST_WELLS:,} wells, a whole number"
+        n, replicates, where = check_size(n), check_size(replicates, words, MOST_WELLS), pick_device(device)
         goal = None if goal is None else check_goal(goal, self.task)
         if not engine.here and where.type != "cpu":
             raise InputError("another engine computes on processors; use either --engine or --device")

@@ -4,13 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, ensemble_of, targets_of
+from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of, targets_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.core.files import check_other
 from aicau.store import changes
@@ -18,6 +20,7 @@ from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet, flags
 
 WHOLE = r"^(0|-?[1-9]\d{0,17})$"  # ids that can be handed out as numbers of 64 bits
+FAR = 1e12  # standard deviations of a column
 
 
 class Changing(Looking):
@@ -29,8 +32,9 @@ class Changing(Looking):
 
         Returns how many rows are `gone`, are `back`, and how many points are `pending` again.
         """
+        tell = check_size(tell, "a tell is called by its number in the history, a whole number")
         with self.store.writing() as session:
-            gone, back, pending = changes.untell(session, int(tell), self.author)
+            gone, back, pending = changes.untell(session, tell, self.author)
         return {"gone": gone, "back": back, "pending": pending}
 
     def abandon(self, ids: Iterable[str] | str) -> int:
@@ -60,9 +64,8 @@ class Changing(Looking):
         names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
             raise InputError(f"name at least one id to {change.__name__}")
-        sheet = tables.read(pd.DataFrame({"id": names}), "the list")
         with self.store.writing() as session:
-            index = results.find(sheet, "id", candidates.all_ids(session.ids()))
+            index = results.find(pa.array(names), candidates.all_ids(session.ids()))
             return change(session, dict(zip(index, names, strict=True)), *reason, self.author)
 
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
@@ -75,7 +78,7 @@ class Changing(Looking):
         read = tables.read(table, "the candidates" if isinstance(table, pd.DataFrame) else None, sheet, skip)
         with self.store.writing() as session:
             settings, id = self.settings, self.settings["id"]
-            known = pc.index_in(read.texts(id), value_set=candidates.all_ids(session.ids()))
+            known = results.places(read.texts(id), candidates.all_ids(session.ids()))
             old = flags(pc.is_valid(known))
             columns = candidates.extended(read, settings["columns"])
             if old.any():
@@ -83,7 +86,9 @@ class Changing(Looking):
                 _check_unchanged(read.where(old), before, columns)
             new = read.where(~old)
             if new.rows:
+                plates.check_apart(plates.control_names(session), new.texts(id))
                 check_counts(new, settings.get("weight"), settings.get("cost"))
+                _check_near(new, columns)
                 first = candidates.unpack(next(session.features())[2]).schema
                 pieces = list(candidates.cut(new, id, columns, first))
                 now = {"candidates": settings["candidates"] + new.rows, "columns": columns}
@@ -131,12 +136,12 @@ class Changing(Looking):
             if weight is not None:
                 names = [column["name"] for column in settings["columns"]]
                 if weight not in names:
-                    raise unknown("column of weights", weight, names)
+                    raise unknown("column of weights", str(weight), names)
                 self.models.weights(weight)  # refuses what is no weight
                 new["weight"] = weight
             if layout == "none":
                 new["layout"] = None
-            elif (made := plates.layout_for(settings | new, layout, controls, edges)) is not None:
+            elif (made := plates.layout_for(settings | new, layout, controls, edges, self._ids)) is not None:
                 new["layout"] = made
             new = {name: value for name, value in new.items() if value != settings.get(name)}
             if not new:
@@ -167,6 +172,13 @@ def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str,
                     f"{sheet.at(at, name)}: {shown(one)}, and this candidate is there with {shown(old)}; features"
                     " of a candidate do not change: give it a new id, or leave the row out"
                 )
+
+
+def _check_near(sheet: Sheet, columns: list[dict[str, Any]]) -> None:
+    """A number with which no model could be computed any more is a slip, and candidates are never taken away."""
+    for name, shift, scale in ((c["name"], c["shift"], c["scale"]) for c in columns if c["kind"] == "number"):
+        words = f"is too far from the other candidates (about {shift:.3g}); is it a slip?"
+        sheet.refuse(name, np.abs(sheet.numbers(name) - shift) > FAR * scale, words)
 
 
 def _batch_column(batch: str, settings: dict[str, Any]) -> str:

@@ -60,13 +60,15 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     size = tuple(int(end) + 1 for end in np.max(places, 0))
     if not edges:
         places = [(r, c) for r, c in places if 0 < r < size[0] - 1 and 0 < c < size[1] - 1]
+    if not isinstance(controls or {}, Mapping):
+        raise InputError(f"controls are names and their wells, such as {{'DMSO': 8}}; got {shown(controls)}")
     given = {str(key).strip(): value for key, value in (controls or {}).items()}
     taken: dict[str, list[tuple[int, int]]] = {}
     for key, value in given.items():  # those that name their wells come first
         if not key:
             raise InputError("a control needs a name, such as DMSO=8")
         if not isinstance(value, int | float | np.integer):
-            taken[key] = [place(well) for well in value]
+            taken[key] = [place(well) for well in ([value] if isinstance(value, str) else value)]
     named = [one for own in taken.values() for one in own]
     if len(set(named)) < len(named):
         raise InputError("two controls name the same well; give each well to one of them")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+import pyarrow as pa
 
 from aicau.campaign import plates
 from aicau.campaign.models import Models
@@ -114,6 +115,10 @@ class Looking:
     @property
     def strategy(self) -> "Strategy":
         return strategy_of(self.settings)
+
+    def _ids(self) -> pa.Array:
+        with self.store.reading() as session:
+            return candidates.all_ids(session.ids())
 
     def blank_columns(self) -> list[str]:
         """Columns of results that a laboratory fills in: the target, the batch where there is one, the status."""

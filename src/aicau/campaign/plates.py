@@ -6,7 +6,7 @@ the earlier value. They say how far each plate is shifted (`aicau.gp.noise`), an
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from aicau.campaign import layout as wells
 from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, changes, schema
+from aicau.tables import results
 from aicau.tables.candidates import described
 from aicau.tables.sheet import Sheet
 
@@ -33,6 +34,7 @@ class Control(NamedTuple):
     well: str  # or its number among the rows of this control and plate
     value: float
     target: str = ""  # which, in a campaign with several
+    line: int = 0  # where it stood, for messages
 
 
 def _texts(sheet: Sheet, column: str | None, empty: bool = True) -> list[str]:
@@ -54,17 +56,32 @@ def layouts(session: Session) -> dict[int, dict[str, Any]]:
     return found
 
 
+def control_names(session: Session) -> set[str]:
+    """The names of all controls of the layouts of batches and of the campaign's."""
+    every = (*layouts(session).values(), session.settings.get("layout") or {})
+    return {name for one in every for name in one.get("controls", ())}
+
+
+def check_apart(names: Collection[str], ids: pa.Array | pa.ChunkedArray) -> None:
+    """Results are told by name: a control is not called as a candidate is."""
+    found = pa.array(sorted(names), pa.string())
+    if both := found.filter(pc.is_in(found, value_set=pc.utf8_trim_whitespace(ids))).to_pylist():
+        raise InputError(
+            f"{both[0]!r} is a candidate and a control, and results are told by these names; rename one of them"
+        )
+
+
 def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
     """The rows of candidates, with their ids, and those of controls."""
-    every, now = layouts(session), session.settings.get("layout")
+    every = layouts(session)
     id, well = sheet.called(session.settings["id"]), sheet.called("well")
-    if not (every or now) or (id is None and well is None):
+    if not (every or session.settings.get("layout")) or (id is None and well is None):
         return sheet, []
     if id is None:
         id = session.settings["id"]
         names = _by_well(sheet, session, well, every)
         sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
-    known = {name for one in (*every.values(), now or {}) for name in one.get("controls", ())}
+    known = control_names(session)
     mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
     return (sheet.where(~mine), _controls(sheet.where(mine), session.settings, id)) if mine.any() else (sheet, [])
 
@@ -81,12 +98,20 @@ def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
     for target, name in there.items():
         count = Counter[tuple[str, str]]()
         skip = bad | sheet.blank(name) if several else bad
-        value = sheet.numbers(name, skip)
+        value = results.values(sheet, name, skip, results.LARGEST)
         for at in np.flatnonzero(~skip).tolist():
             count[rows[at]] += 1
-            where = wells.name(*wells.place(texts[at])) if texts[at] else f"#{count[rows[at]]}"
-            found.append(Control(*rows[at], where, float(value[at]), target if several else ""))
+            where = _well(sheet, at, texts[at]) or f"#{count[rows[at]]}"
+            found.append(Control(*rows[at], where, float(value[at]), target if several else "", sheet.row(at)))
     return found
+
+
+def _well(sheet: Sheet, row: int, text: str) -> str:
+    """The name of a well as we write it; nothing where nothing stands."""
+    try:
+        return wells.name(*wells.place(text)) if text else ""
+    except InputError as error:
+        raise InputError(f"{sheet.at(row, 'well')}: {error}") from error
 
 
 def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[str, Any]]) -> list[str]:
@@ -114,7 +139,7 @@ def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[st
         asks[plate] = some[0]
     found: list[Any] = []
     for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
-        at = wells.name(*wells.place(text)) if text else ""
+        at = _well(sheet, line, text)
         candidate: Any = where.get(asks[plate], {}).get(at, places[asks[plate]].get(at))
         if candidate is None:
             raise InputError(
@@ -140,7 +165,11 @@ def kept(session: Session, basis: int | None = None) -> list[Control]:
 
 
 def layout_for(
-    settings: dict[str, Any], plate: Any, controls: Mapping[str, Any] | None, edges: bool
+    settings: dict[str, Any],
+    plate: Any,
+    controls: Mapping[str, Any] | None,
+    edges: bool,
+    ids: Callable[[], pa.Array | pa.ChunkedArray],  # of the candidates
 ) -> dict[str, Any] | None:
     """A layout for a campaign with these settings; None where no plate is named."""
     if plate is None:
@@ -151,7 +180,9 @@ def layout_for(
         raise InputError("plates have names in the results; say which column holds them, such as --batch plate")
     if "well" in (one["name"].strip().casefold() for one in settings["columns"]):
         raise InputError("the candidates have a column 'well', which a layout fills; rename it")
-    return wells.make(plate, controls, edges)
+    made = wells.make(plate, controls, edges)
+    check_apart(made["controls"], ids())
+    return made
 
 
 def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) -> pd.DataFrame:

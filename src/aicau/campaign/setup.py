@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from aicau.strategy import Strategy
 
 LONGEST = 200  # characters of a name
+MOST_WELLS = 1000  # of a point: each is a row
 COMBINED, ALONE = "combined", "paper"  # what a campaign predicts with: all models together, or the networks alone
 REMOVED = {"joint": "gain", "rehearsed": "gain", "conditional": "spread", "power": "spread"}  # and what serves
 REMOVED |= {"slope": "difference"}
@@ -43,7 +44,7 @@ def columns_for(
             raise InputError(f"the {role} column cannot be called {text!r}; choose another name")
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
-    kind = next(sheet.parts()).array(id).type
+    kind = next(sheet.parts()).array(id, "; name the one that tells candidates apart: --id COLUMN (Python: id=)").type
     whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` may not be able to give back
     counts = [check_counts(part, weight, cost) for part in sheet.parts()] if (weight, cost) != (None, None) else []
     if weight is not None:
@@ -91,10 +92,10 @@ def check_name(what: str, name: Any) -> str:
     return name
 
 
-def check_size(n: Any) -> int:
-    """How many points to ask for."""
-    if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not n >= 1 or n % 1:
-        raise InputError(f"a batch holds at least one point, a whole number; got {shown(n)}")
+def check_size(n: Any, what: str = "a batch holds at least one point, a whole number", most: float = np.inf) -> int:
+    """How many points to ask for, or another whole number from 1."""
+    if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not 1 <= n <= most or n % 1:
+        raise InputError(f"{what}; got {shown(n)}")
     return int(n)
 
 
@@ -159,6 +160,7 @@ def check_goal(goal: Any, task: str) -> str:
 def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
     """Words that mean something and go together, and a seed that is one; returns the task."""
     from aicau.campaign.choice import try_out
+    from aicau.core import checks
 
     check_name("the task", task)
     check_name("the ensemble", ensemble)
@@ -167,8 +169,7 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
     if ensemble not in (COMBINED, ALONE):
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out("default" if strategy is None else str(strategy), task)
-    if isinstance(seed, bool) or not isinstance(seed, int) or abs(seed) >= 2**62:
-        raise InputError(f"seed must be a whole number; got {seed!r}")
+    checks.seed(seed)
     return task
 
 

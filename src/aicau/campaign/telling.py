@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from aicau import tables
 from aicau.campaign import plates
@@ -18,7 +19,7 @@ from aicau.campaign.plates import Control
 from aicau.campaign.setup import is_log
 from aicau.core.errors import InputError
 from aicau.core.files import check_other
-from aicau.store import PENDING, Measurement, Session, Told, add_tell, schema
+from aicau.store import PENDING, Measurement, Session, Told, add_tell, changes, identity, schema
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
@@ -126,9 +127,11 @@ class Telling(Looking):
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
             rest, controls = plates.split(sheet, session)
+            names = sorted(plates.control_names(session))  # they may be meant, too
         rows: list[Measurement] = []
         notes: list[str] = []
         if rest.rows or not controls:
+            ids = pa.concat_arrays([ids, pa.array(names, pa.string())])
             how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
             rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
         values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
@@ -151,13 +154,17 @@ class Telling(Looking):
             told = asdict(Told(0, 0, pending=len(session.proposals(status=PENDING))))
         if controls:
             known = set(plates.kept(session))
-            fresh = [[*one[:4], *filter(None, one[4:])] for one in controls if one not in known]
+            fresh = [one for one in controls if one._replace(line=0) not in known]
+            here, there = ([Measurement(0, None, batch=c.plate, line=c.line) for c in some] for some in (fresh, known))
+            current = [*session.measurements(), *there]
+            identity.check_names("batch", here, current, changes.renamed(session), distinct)
             if fresh and (not rows or told["already"]):
                 told["tell"] = session.next_tell()
                 session.add_rows(told["tell"], digest, int(correct), [])
                 session.event("tell", self.author, told["tell"], source=source, rows=0)
             if fresh:
-                session.event(plates.KIND, self.author, told["tell"], rows=fresh)
+                kept = [[*one[:4], *filter(None, one[4:5])] for one in fresh]
+                session.event(plates.KIND, self.author, told["tell"], rows=kept)
             told |= {"controls": len(fresh), "already": told["already"] and not fresh}
         return told | {"warnings": (*sheet.notes, *notes, *told["warnings"])}
 

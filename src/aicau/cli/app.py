@@ -64,6 +64,8 @@ def opened(campaign: str, author: str | None = None) -> "Campaign":
 
 def main() -> None:
     """Entry point: an error is one sentence; 2 where the input was wrong, 1 for anything else."""
+    for name in ("stdout", "stderr"):  # closed by whoever started this: nobody reads it
+        setattr(sys, name, getattr(sys, name) or open(os.devnull, "w"))  # noqa: SIM115
     try:
         try:
             check_words(sys.argv[1:])

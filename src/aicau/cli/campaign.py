@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -60,7 +61,7 @@ def init(
         f"{made.store.where}: {many(status['candidates'], 'candidate')}; strategy {status['strategy']}",
         f"understood: {understood}",
         *(f"note: {words}" for words in status["warnings"]),
-        f"next: aicau ask {campaign} 8 --out plate-1.csv",
+        f"next: aicau ask {quote(campaign)} {min(8, status['candidates'])} --out plate-1.csv",
     ]
     say(as_json, status | {"understood": understood}, "\n".join(lines))
 
@@ -119,7 +120,7 @@ def ask(
     points = int(frame["replicate"].notna().sum())
     wells = f" and {many(len(frame) - points, 'well')} of controls" if len(frame) > points else ""
     words = f"{out}: {many(points, 'point')}{wells}, {repeats} of them repeats"
-    fill = f"next: fill in {', '.join(blank)}, then aicau tell {campaign} {out}"
+    fill = f"next: fill in {', '.join(blank)}, then aicau tell {quote(campaign)} {quote(str(out))}"
     try:
         hand_out(frame, out, force, as_json, f"{words} (a preview)" if preview else f"{words}\n{fill}", blank)
         sys.stdout.flush()
@@ -172,7 +173,8 @@ def tell(
 
     with opened(campaign, author) as found:
         told = found.tell(results, correct, new or [], sheet, skip)
-    after = "aicau pending lists them" if told["pending"] else f"aicau ask {campaign} N, or aicau predict {campaign}"
+    own = quote(campaign)
+    after = "aicau pending lists them" if told["pending"] else f"aicau ask {own} N, or aicau predict {own}"
     notes = (f"note: {words}" for words in told["warnings"])
     say(as_json, told, "\n".join([f"{results}: {summary(told)}", *notes, f"next: {after}"]))
 
@@ -194,7 +196,8 @@ def status(campaign: opt.Where, as_json: opt.Json = False) -> None:
         f" {many(found['pending'], 'point')} pending",
         f"{many(found['models'], 'model')} kept, {found['model_bytes'] / 1e6:.1f} MB ('aicau compact' drops the old"
         " ones)",
-        f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r}, batch {found['batch']!r}",
+        f"strategy {found['strategy']}, seed {found['seed']}; target {found['target']!r},"
+        f" {'batch ' + repr(found['batch']) if found['batch'] else 'no batch column'}",
         f"task {found['task']}"
         + (f"; classes {', '.join(found['classes']) or 'none yet'}" if found["task"] == "classification" else ""),
         *(f"note: {words}" for words in found["warnings"][:10]),
@@ -209,8 +212,9 @@ def status(campaign: opt.Where, as_json: opt.Json = False) -> None:
 
 
 def _next(campaign: str, found: dict[str, Any]) -> str:
+    own = quote(campaign)
     if found["pending"]:
-        return f"measure what is pending (aicau pending {campaign}), then aicau tell {campaign} RESULTS"
+        return f"measure what is pending (aicau pending {own}), then aicau tell {own} RESULTS"
     if not found["measurements"]:
-        return f"aicau ask {campaign} N --out plate-1.csv"
-    return f"aicau ask {campaign} N, or aicau predict {campaign} --out predictions.csv"
+        return f"aicau ask {own} N --out plate-1.csv"
+    return f"aicau ask {own} N, or aicau predict {own} --out predictions.csv"

@@ -1,6 +1,7 @@
 """The verbs that change a campaign while it runs, and those that list what it holds."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Option
@@ -86,7 +87,7 @@ def add(
     with opened(campaign, author) as found:
         done = found.add(candidates, sheet, skip)
     words = f"{many(done['added'], 'candidate')} added" + (f", {done['known']} known already" if done["known"] else "")
-    say(as_json, done, f"{words}; {done['candidates']:,} in all. Next: aicau ask {campaign} N")
+    say(as_json, done, f"{words}; {done['candidates']:,} in all. Next: aicau ask {quote(campaign)} N")
 
 
 @app.command()
@@ -167,7 +168,7 @@ def import_(
     with Campaign.import_(folder, campaign) as made:
         found = made.status()
     words = f"{many(found['candidates'], 'candidate')}, {many(found['measurements'], 'measurement')}"
-    say(as_json, found, f"{made.store.where}: {words}, as they were. Next: aicau status {campaign}")
+    say(as_json, found, f"{made.store.where}: {words}, as they were. Next: aicau status {quote(campaign)}")
 
 
 @app.command()

@@ -3,6 +3,7 @@
 import json
 from itertools import chain
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 from typer import Argument, Option
@@ -37,7 +38,7 @@ def predict(
         if out is not None:
             with busy("predicting"):
                 written(out, lambda: found.predict(out, force, details, where))
-            words = f"next: aicau ask {campaign} N, or aicau report {campaign}"
+            words = f"next: aicau ask {quote(campaign)} N, or aicau report {quote(campaign)}"
             made = {"path": str(out), "candidates": found.n}
             say(as_json, made, f"{out}: {many(found.n, 'candidate')}\n{words}")
             return

@@ -79,7 +79,15 @@ def progress(words: str, total: int | None = None) -> Iterator[Callable[..., Non
     time: tuple[parts.ProgressColumn, ...] = (parts.TimeElapsedColumn(),)
     if total is not None:
         time = (parts.MofNCompleteColumn(), parts.BarColumn(), parts.TimeRemainingColumn())
-    with parts.Progress(text, *time, console=to, transient=True, redirect_stdout=False, redirect_stderr=False) as bar:
+    with parts.Progress(
+        text,
+        *time,
+        console=to,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        disable=not to.is_terminal,
+    ) as bar:
         yield partial(bar.update, bar.add_task(words, total=total))
 
 

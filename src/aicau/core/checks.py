@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 
 
 def features(x: Any, name: str = "features") -> Tensor:  # (..., n, d) float64
@@ -19,13 +19,17 @@ def features(x: Any, name: str = "features") -> Tensor:  # (..., n, d) float64
     return tensor
 
 
-def numbers(values: Any, name: str) -> Tensor:
-    """Finite float64 numbers of any shape."""
+def numbers(values: Any, name: str, missing: bool = False) -> Tensor:
+    """Finite float64 numbers of any shape; NaN only where something may be `missing`."""
     try:
-        tensor = torch.as_tensor(values if isinstance(values, Tensor) else np.array(values, dtype=float)).double()
+        if not isinstance(values, Tensor):
+            if np.iscomplexobj(values):
+                raise TypeError("complex numbers have no order")
+            values = torch.from_numpy(np.array(values, float))
+        tensor = values.detach().double()
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be numbers: {error}") from error
-    bad = ~torch.isfinite(tensor)
+    bad = ~(torch.isfinite(tensor) | torch.isnan(tensor) if missing else torch.isfinite(tensor))
     if bool(bad.any()):
         where = tuple(int(i) for i in bad.nonzero()[0])
         raise InputError(f"{name} must be finite; entry {where} is {float(tensor[where])}")
@@ -34,8 +38,15 @@ def numbers(values: Any, name: str) -> Tensor:
 
 def positive(value: int, name: str, least: int = 1) -> int:
     """A whole number of at least `least`."""
-    if isinstance(value, bool) or int(value) != value or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}; got {value}")
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not value >= least or value % 1:
+        raise InputError(f"{name} must be a whole number of at least {least}; got {shown(value)}")
+    return int(value)
+
+
+def seed(value: Any) -> int:
+    """A whole number that random streams begin with."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not -(2**63) <= value < 2**63:
+        raise InputError(f"seed must be a whole number of 64 bits; got {shown(value)}")
     return int(value)
 
 

@@ -11,6 +11,8 @@ from enum import IntEnum
 import torch
 from torch import Tensor
 
+from aicau.core import checks
+
 _GAMMA = -7046029254386353131  # 0x9E3779B97F4A7C15 as a signed integer
 _MIX_1 = -4658895280553007687  # 0xBF58476D1CE4E5B9
 _MIX_2 = -7723592293110705685  # 0x94D049BB133111EB
@@ -48,7 +50,7 @@ def _mix(z: Tensor) -> Tensor:
 
 def root(seed: int, device: torch.device | str = "cpu") -> Tensor:
     """The key of a whole program."""
-    return _mix(torch.tensor(seed, dtype=torch.int64, device=device) * _GAMMA + _MIX_1)
+    return _mix(torch.tensor(checks.seed(seed), dtype=torch.int64, device=device) * _GAMMA + _MIX_1)
 
 
 def fold(keys: Tensor, data: int | Tensor) -> Tensor:  # (...)

@@ -162,6 +162,7 @@ def simulate(
     """
     begin = time.perf_counter()
     problem = make(problem) if isinstance(problem, str) else problem
+    strategies = [strategies] if isinstance(strategies, str) else strategies
     chosen = [Strategy.parse(s, task=problem.task) if isinstance(s, str) else s for s in strategies]
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")

@@ -150,6 +150,8 @@ def explained(where: str) -> Iterator[None]:
         yield
     except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
         raise fault(where, error) from error
+    except OverflowError as error:  # of SQLite
+        raise InputError(f"{where} keeps no whole numbers of more than 64 bits; nothing was changed") from error
 
 
 def fault(where: str, error: Exception) -> AicauError:

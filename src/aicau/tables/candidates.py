@@ -30,7 +30,7 @@ Table = Sheet | Parts
 CHUNK = 50_000  # rows: 6 MB of 16 features
 MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
-_UNIT = re.compile(r"\s*[+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*")  # 5 mg, 37 °C, 10%
+_UNIT = re.compile(r"\s*([+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*|[$€£<>≤≥~]\s*\d+([.,]\d+)?)")  # 5 mg, 10%, $5, <3
 _DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T].*)?")
 REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
@@ -85,14 +85,15 @@ def summary(columns: Sequence[dict[str, Any]]) -> str:
     if numbers := [c["name"] for c in columns if c["kind"] == "number"]:
         parts.append(f"{len(numbers)} {'number' if len(numbers) == 1 else 'numbers'} ({_some(numbers)})")
     for column in (c for c in columns if c["kind"] == "category"):
-        parts.append(f"category {column['name']!r} with {len(column['levels'])} levels ({_some(column['levels'])})")
+        count = f"{len(column['levels'])} level" + "s" * (len(column["levels"]) > 1)
+        parts.append(f"category {column['name']!r} with {count} ({_some(column['levels'])})")
     if ignored := [c["name"] for c in columns if c["kind"] == "ignored"]:
         parts.append(f"{len(ignored)} ignored ({_some(ignored)})")
     return ", ".join(parts)
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(short(name, 40) for name in names[:4]) + (" ..." if len(names) > 4 else "")
+    return ", ".join(short(" ".join(name.split()), 40) for name in names[:4]) + (" ..." if len(names) > 4 else "")
 
 
 def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
@@ -214,8 +215,8 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 
 
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
-    """The ids, all different."""
-    ids = pa.chunked_array([part.texts(id) for part in sheet.parts()], pa.string())
+    """The ids without blanks around, all different."""
+    ids = pa.chunked_array([pc.utf8_trim_whitespace(part.texts(id)) for part in sheet.parts()], pa.string())
     if pc.count_distinct(ids).as_py() < len(ids):
         ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal

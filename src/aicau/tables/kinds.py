@@ -17,6 +17,16 @@ def is_numeric(kind: pa.DataType) -> bool:
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind))
 
 
+def in_words(kind: pa.DataType) -> str:
+    """What people call cells of a type."""
+    kinds = {
+        "dates or times": pa.types.is_temporal,
+        "numbers with decimals": pa.types.is_floating,
+        "true or false": pa.types.is_boolean,
+    }
+    return next((name for name, found in kinds.items() if found(kind)), short(kind, 60))
+
+
 def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Numbers and text as they are, anything else (dates, lists, bytes ...) as text: every kind of file can hold it."""
     array = simple(array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array)

@@ -51,7 +51,7 @@ def parse(
             f"the column {column!r} is not used; if what it names shares a shift (a plate, a day), run 'aicau change"
             f" CAMPAIGN --batch {column}' and tell the file again"
         )
-    candidate, failed = find(sheet, id, ids), _failed(sheet)
+    candidate, failed = find(sheet.texts(id), ids, lambda row: f"{sheet.at(row, id)}: "), _failed(sheet)
     batches = [None] * sheet.rows if batch is None else _batches(sheet, batch)
     if not failed.all():
         sheet.array(target)
@@ -116,7 +116,7 @@ def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     """Names without blanks around, of at most `LONGEST` characters."""
     names = pc.utf8_trim_whitespace(sheet.texts(batch))
-    sheet.refuse(batch, flags(pc.equal(names, "")), "is empty; expected a name")
+    sheet.refuse(batch, flags(pc.equal(pc.utf8_lower(names), "nan")), "expected a name, got NaN")
     words = f"this name has more than {LONGEST} characters; shorten it"
     sheet.refuse(batch, flags(pc.greater(pc.utf8_length(names), LONGEST)), words)
     return list(names.to_pylist())
@@ -133,7 +133,7 @@ def _nothing(sheet: Sheet) -> Column:
 
 def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Numbers, or means with a standard error and a count."""
-    value = _values(sheet, target, failed, LARGEST)
+    value = values(sheet, target, failed, LARGEST)
     return value, [None] * sheet.rows, *_summaries(sheet, failed, value)
 
 
@@ -146,7 +146,7 @@ def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Rea
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Whole numbers from 0."""
-    value = _values(sheet, target, failed, LARGEST_COUNT)
+    value = values(sheet, target, failed, LARGEST_COUNT)
     wrong = ~failed & ((value < 0) | (value != np.floor(value)))
     sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
@@ -156,7 +156,8 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
 READERS: dict[str, Reader] = {"regression": _regression, "classification": _classification, "count": _count}
 
 
-def _values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
+def values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
+    """The numbers of a target that can be computed with; NaN in failed wells."""
     if not sheet.has(target):  # every well failed
         return _nothing(sheet)
     value = sheet.numbers(target, failed, INSTEAD)
@@ -175,16 +176,22 @@ def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -
         sheet.refuse(column, ~sheet.blank(column) & ~failed, words)
 
 
-def find(sheet: Sheet, id: str, ids: pa.Array) -> list[int]:
-    """The place of every id among the candidates; blanks around an id do not count."""
-    texts = sheet.texts(id)
+def places(texts: pa.Array, ids: pa.Array) -> pa.Array:
+    """The place of every id among the candidates, null where it is none; blanks around an id do not count."""
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
-        found = pc.coalesce(found, pc.index_in(pc.utf8_trim_whitespace(texts), value_set=ids))
+        bare = pc.index_in(pc.utf8_trim_whitespace(texts), value_set=pc.utf8_trim_whitespace(ids))
+        found = pc.coalesce(found, bare)
+    return found
+
+
+def find(texts: pa.Array, ids: pa.Array, at: Callable[[int], str] = lambda row: "") -> list[int]:
+    """The place of every id among the candidates; `at` says where an id stands that is none."""
+    found = places(texts, ids)
     if found.null_count:
         row = pc.index(pc.is_null(found), True).as_py()
         text = texts[row].as_py()
-        raise InputError(f"{sheet.at(row, id)}: {shown(text)} is not the id of a candidate{_nearest(text, ids)}")
+        raise InputError(f"{at(row)}{shown(text)} is not the id of a candidate{_nearest(text, ids)}")
     return list(found.to_pylist())
 
 

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
-from aicau.core.files import short
 from aicau.store.identity import folded
-from aicau.tables.kinds import is_numeric, is_text, simple
+from aicau.tables.kinds import in_words, is_numeric, is_text, simple
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
@@ -78,10 +77,11 @@ class Sheet:
             row = int(np.argmax(wrong))
             raise InputError(f"{self.at(row, column)}: {words if isinstance(words, str) else words(row)}")
 
-    def array(self, column: str) -> pa.Array:
+    def array(self, column: str, instead: str = "; rename the column that is meant") -> pa.Array:
+        """The cells of a column; `instead`: what to do where it is missing and no other looks like it."""
         if not self.has(column):
             some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(column)}")
+            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
         return simple(self.table.column(column).combine_chunks())
 
     def _hint(self, column: str) -> str:
@@ -108,7 +108,7 @@ class Sheet:
             raise self._kind(column, "text or whole numbers", kind)
         array = pc.fill_null(array, "")
         if not empty:
-            self.refuse(column, flags(pc.equal(array, "")), "is empty; expected a text or a number")
+            self.refuse(column, _empty(array), "is empty; expected a text or a number")
         self.refuse(column, flags(pc.match_substring(array, "\x00")), "holds a zero byte; expected a text or a number")
         return array
 
@@ -165,7 +165,7 @@ class Sheet:
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
         return InputError(
-            f"{self.name}, column {column!r}: expected {expected}, got {short(kind, 60)};"
+            f"{self.name}, column {column!r}: expected {expected}, got {in_words(kind)};"
             " write it so, or leave the column out"
         )
 
@@ -174,7 +174,12 @@ class Sheet:
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
         with suppress(pa.ArrowInvalid):
-            return _floats(array.cast(pa.float64()))
+            values, head = _floats(array.cast(pa.float64())), array[:1000]
+            doubtful = flags(pc.match_substring_regex(head, r"^[+-]?[1-9]\d{0,2}\.\d{3}$"))
+            if doubtful.any() and (doubtful == flags(pc.match_substring(head, "."))).all() and self._commas(column):
+                words = "it may be {:g} or {:g}, as other columns have decimal commas: write it so"
+                self.refuse(column, doubtful, lambda row: words.format(values[row], 1000 * values[row]))
+            return values
         texts = array.to_pylist()
         point = next((row for row, text in enumerate(texts) if "." in text and _number(text)), None)
         sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
