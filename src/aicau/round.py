@@ -134,10 +134,12 @@ class Round:
         past: Past | None = None,  # of the round before
         round: int = 0,
         frame: Tensor | None = None,  # (n, d) coordinates of the pool; None: computed
-        **more: Any,  # `weight`, `cost` and `budget`, as in a View
+        weight: Tensor | None = None,  # (..., n) how much the error of each counts; None: all alike
+        cost: Tensor | None = None,  # (..., n) of a measurement
+        budget: float = float("inf"),
     ) -> Choice:
         """The next m points of every run, and the numbers that decided."""
-        view = view_of(state, estimate, room, known, frame=frame, **more)
+        view = view_of(state, estimate, room, known, frame=frame, weight=weight, cost=cost, budget=budget)
         return strategy.choose(view, m, previous(state, past, round))
 
     def predictor(self, state: State, estimator: BiasEstimator | None = None, labels: Sequence[str] = ()) -> Predictor:
