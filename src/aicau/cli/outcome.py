@@ -25,7 +25,7 @@ def predict(
     address: opt.Address = None,
     as_json: opt.Json = False,
 ) -> None:
-    """Predict every candidate: debiased mean and 95% intervals, or probabilities; and the parts of the error.
+    """Predict every candidate: mean and 95% intervals, or probabilities; and the parts of the expected error.
 
     Example: aicau predict screen.db --out predictions.csv
     """
