@@ -1,4 +1,4 @@
-"""What a laboratory changes while a campaign runs: candidates, names, settings, and what was told by mistake."""
+"""The verbs of a campaign that change it while it runs: candidates, names, settings, results told by mistake."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of, targets_of
+from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of
 from aicau.core.errors import InputError, shown, unknown
 from aicau.core.files import check_other
 from aicau.store import changes
@@ -82,8 +82,7 @@ class Changing(Looking):
             old = flags(pc.is_valid(known))
             columns = candidates.extended(read, settings["columns"])
             if old.any():
-                before = candidates.described(session, known.drop_null().to_pylist())
-                _check_unchanged(read.where(old), before, columns)
+                _check_same(read.where(old), candidates.described(session, known.drop_null().to_pylist()), columns)
             new = read.where(~old)
             if new.rows:
                 plates.check_apart(plates.control_names(session), new.texts(id))
@@ -130,7 +129,7 @@ class Changing(Looking):
                 check_model(strategy, settings["seed"], self.task, ensemble_of(settings))
                 new["strategy"] = strategy
             if batch is not None:
-                new["batch"] = _batch_column(batch, settings)
+                new["batch"] = self._batch_column(batch)
             if goal is not None:
                 new["goal"] = check_goal(goal, self.task)
             if weight is not None:
@@ -152,6 +151,16 @@ class Changing(Looking):
         self.refreshed()
         return new
 
+    def _batch_column(self, batch: str) -> str:
+        """The name of the batch column, for a campaign that began without one."""
+        name, settings = check_name("the batch column", batch).strip(), self.settings
+        if settings["batch"] not in (None, name):
+            raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
+        own = {settings["id"], *self.targets, *(column["name"] for column in settings["columns"])}
+        if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
+            raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
+        return name
+
     def compact(self) -> dict[str, int]:
         """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
         changes; a report then has held-out errors of the last rounds only.
@@ -162,8 +171,8 @@ class Changing(Looking):
         return {"dropped": dropped, "bytes": freed}
 
 
-def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
-    """Candidates that are there already must say what they said."""
+def _check_same(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
+    """Refuse other features of candidates that are there already."""
     for name, kind in ((column["name"], column["kind"]) for column in columns if column["kind"] != "ignored"):
         now = sheet.numbers(name).tolist() if kind == "number" else sheet.texts(name).to_pylist()
         for at, (one, old) in enumerate(zip(now, before[name], strict=True)):
@@ -175,18 +184,7 @@ def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str,
 
 
 def _check_near(sheet: Sheet, columns: list[dict[str, Any]]) -> None:
-    """A number with which no model could be computed any more is a slip, and candidates are never taken away."""
+    """Refuse numbers so large that no model could be computed any more: candidates cannot be removed."""
     for name, shift, scale in ((c["name"], c["shift"], c["scale"]) for c in columns if c["kind"] == "number"):
         words = f"is too far from the other candidates (about {shift:.3g}); is it a slip?"
         sheet.refuse(name, np.abs(sheet.numbers(name) - shift) > FAR * scale, words)
-
-
-def _batch_column(batch: str, settings: dict[str, Any]) -> str:
-    """A campaign that began without batches gets them; rows that were told are told again with their batch."""
-    name = check_name("the batch column", batch).strip()
-    if settings["batch"] not in (None, name):
-        raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
-    own = {settings["id"], *targets_of(settings), *(column["name"] for column in settings["columns"])}
-    if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
-        raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
-    return name

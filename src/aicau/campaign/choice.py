@@ -1,8 +1,8 @@
-"""From a campaign's moment to the next batch, and why each of its points was chosen, in words and numbers."""
+"""The next batch of a campaign, with the reason for each point in words and numbers."""
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -51,7 +51,7 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
 
 
 def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Pick]:
-    """The wells of the next batch: its points, within the budget, each as often as it is wanted and in its place."""
+    """The wells of the next batch: its points within the budget, each with its replicates and its wells."""
     costs, budget, most = None, math.inf, asked.n
     if asked.budget is not None:
         if "cost" not in campaign.settings:
@@ -60,12 +60,12 @@ def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[P
             raise InputError(f"a budget is a number above 0; got {asked.budget!r}")
         costs, budget = campaign.models.weights(campaign.settings["cost"]), asked.budget / asked.replicates
         if not getattr(campaign.strategy.batching, "joint", False) or all(part.model is None for part in parts):
-            # The rule that chooses does not look at costs itself: the budget is filled by rank.
+            # This rule does not look at costs: it ranks more points than wanted, and the affordable ones are taken.
             most = min(OVERSAMPLE * asked.n, room(moment, campaign.n))
     picks = _picks(campaign, asked, moment, parts, most, costs, budget)
     if costs is not None:
         picks = _affordable(picks, costs, asked.n, budget)
-    wells: Counter[int] = Counter()  # of a candidate in this batch, before this pick
+    wells: Counter[int] = Counter()  # additional wells of a candidate in this batch, before this pick
     found = []
     for pick in picks:
         for well in range(asked.replicates):
@@ -90,8 +90,8 @@ def _picks(
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
-    Several targets are served by one batch: the gain of a point is the sum of its gains for each, in units of the
-    target's variance, times how much the target counts. A target that has no model yet does not count.
+    Several targets share one batch: the gain of a point is the sum of its gains for each target, in units of the
+    target's variance, times the target's weight. A target without a model does not count.
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
@@ -100,29 +100,30 @@ def _picks(
     lead = (fitted or parts)[0]
     x = lead.model.state.x if fitted else lead.models.features()
     n = len(x)  # others may add candidates meanwhile, behind these
-    known: list[dict[int, list[Any]]] = [{} for _ in parts]
+    known = [defaultdict[int, list[Any]](list) for _ in parts]
     for part, own in zip(parts, known, strict=True):
         for row in part.moment.rows:
-            own.setdefault(row.candidate, []).append(row)
+            own[row.candidate].append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
     allowed[[*moment.pending, *moment.barred]] = False
     marked[[at for own in (*known, moment.pending) for at in own]] = True
     round = model_round(lead.moment, campaign.task)
     keys = keys_of(campaign.settings["seed"], round)
     keys = streams.fold(keys, lead.moment.turn) if lead.moment.turn else keys
-    counts_for = None if asked.weight is None else lead.models.weights(asked.weight)[None, :n]
-    aim, chances = Goal.parse(asked.goal), []
+    weight = None if asked.weight is None else lead.models.weights(asked.weight)[None, :n]
+    aim = Goal.parse(asked.goal)
+    chances = [wanted(part.model, aim) for part in fitted]
     said: dict[str, Prediction] = {}
-    if not fitted:  # all count alike
+    if not fitted:  # all candidates have the same weight
         choice, strategy = first_batch(located(x), marked, allowed, m, keys)
     else:
-        chances = [wanted(part.model, aim) for part in fitted]
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
-            both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
             earlier = part.models.earlier(part.moment) if strategy.difference else None
-            last, seeks = None if earlier is None else Look(earlier.how, earlier.state), chance if aim.seeks else None
-            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, last, both, seeks))
+            last = None if earlier is None else Look(earlier.how, earlier.state)
+            both = weight if chance is None else chance if weight is None else chance * weight
+            share, seeks = part.share / lead.share, chance if aim.seeks else None
+            looks.append(Look(part.model.how, part.model.state, share, last, both, seeks))
         free, price = torch.where(allowed, m, 0)[None], None if costs is None else costs[None, :n]
         how = (marked[None], round, keys, price, budget, asked.engine, asked.device)
         choice = propose(strategy, looks, m, free, *how)
@@ -140,7 +141,7 @@ def _picks(
         numbers: Numbers = {"rule": strategy.name}
         numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
         if fitted:
-            before, rows = [count[at] for count in counts], [own.get(at, []) for own in known]
+            before, rows = [count[at] for count in counts], [own[at] for own in known]
             words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
             numbers |= predicted
         else:
@@ -149,8 +150,8 @@ def _picks(
         if chances and chances[0] is not None:
             numbers["chance"] = float(chances[0][0, at])
             words += f"; goal {asked.goal}: the {aim.meaning} is {numbers['chance']:.2g}"
-        if fitted and counts_for is not None:
-            numbers["weight"] = float(counts_for[0, at])
+        if fitted and weight is not None:
+            numbers["weight"] = float(weight[0, at])
             words += f"; it counts {numbers['weight']:g} by {asked.weight}"
         for count in (taken, *counts):
             count[at] += 1
@@ -166,7 +167,7 @@ def _beside(
     before: Sequence[int],  # measurements of each target so far, with this batch
     rows: Sequence[Sequence[Any]],  # of each target
 ) -> tuple[str, Numbers]:
-    """What is predicted of a point, and how often it was measured before, beside the rule's reason."""
+    """The rule's reason for a point, with its prediction and how often it was measured before."""
     of: dict[str, Numbers] = {}
     for part, count in zip(parts, before, strict=True):
         if part.name in said:
