@@ -13,7 +13,7 @@ from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
 from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of
-from aicau.core.errors import InputError, shown, unknown
+from aicau.core.errors import InputError, shown
 from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
@@ -124,20 +124,14 @@ class Changing(Looking):
         batches keep their wells. Returns what is new."""
         with self.store.writing() as session:
             settings = self.settings
-            new: dict[str, Any] = {}
             if strategy is not None:
                 check_model(strategy, settings["seed"], self.task, ensemble_of(settings))
-                new["strategy"] = strategy
-            if batch is not None:
-                new["batch"] = self._batch_column(batch)
-            if goal is not None:
-                new["goal"] = check_goal(goal, self.task)
             if weight is not None:
-                names = [column["name"] for column in settings["columns"]]
-                if weight not in names:
-                    raise unknown("column of weights", str(weight), names)
-                self.models.weights(weight)  # refuses what is no weight
-                new["weight"] = weight
+                self.models.weights(weight)  # refuses columns that are no weights
+            batch = None if batch is None else self._batch_column(batch)
+            goal = None if goal is None else check_goal(goal, self.task)
+            given = {"strategy": strategy, "batch": batch, "goal": goal, "weight": weight}
+            new: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
             if layout == "none":
                 new["layout"] = None
             elif (made := plates.layout_for(settings | new, layout, controls, edges, self._ids)) is not None:

@@ -29,13 +29,13 @@ from aicau.round import Round, round_keys
 from aicau.store import Moment
 
 Numbers = dict[str, Any]  # plain JSON
-OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
+OVERSAMPLE = 3  # points that are ranked for each point of a batch with a budget
 
 
 def model_round(moment: Moment, task: str) -> int:
-    """k of F_k, a function of the history alone: in how many earlier rounds was there a model to ask?
+    """k of F_k: the number of earlier rounds that had a model. It depends on the history alone.
 
-    A campaign that begins with an empty plate, with failed wells or with one class only has rounds before F_0.
+    A campaign that begins with an empty plate, failed wells or one class has rounds before F_0.
     """
     labels: set[str | None] = set()
     for row in moment.history:
@@ -100,7 +100,7 @@ def _picks(
     lead = (fitted or parts)[0]
     x = lead.model.state.x if fitted else lead.models.features()
     n = len(x)  # others may add candidates meanwhile, behind these
-    known = [defaultdict[int, list[Any]](list) for _ in parts]
+    known = [defaultdict[int, list[Any]](list) for _ in parts]  # measurements of each target, by candidate
     for part, own in zip(parts, known, strict=True):
         for row in part.moment.rows:
             own[row.candidate].append(row)
@@ -128,21 +128,17 @@ def _picks(
         how = (marked[None], round, keys, price, budget, asked.engine, asked.device)
         choice = propose(strategy, looks, m, free, *how)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
-    counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
-    taken: Counter[int] = Counter()  # numbers of replicates: where a well failed, more than were measured
-    for own, count in zip(known, counts, strict=True):
-        for at, rows in own.items():
-            taken[at] = max(taken[at], count[at], *(row.replicate or 0 for row in rows))
     state = lead.model.state if len(parts) == 1 and fitted else None
     unit = 1.0 if state is None else float(state.scale[0]) ** (2 if state.task.squared else 1)
     picks = []
+    again: Counter[int] = Counter()  # how often a point is in this batch already
     for place, at in enumerate(choice.selection.index[0].tolist()):
         words, decided = strategy.reason(choice, 0, place, unit)
         numbers: Numbers = {"rule": strategy.name}
         numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
+        rows = [own[at] for own in known]
         if fitted:
-            before, rows = [count[at] for count in counts], [own[at] for own in known]
-            words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
+            words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, rows, again[at])
             numbers |= predicted
         else:
             words = f"fills the space ({lead.models.missing(lead.moment) or 'nothing is measured yet'}): {words}"
@@ -152,10 +148,11 @@ def _picks(
             words += f"; goal {asked.goal}: the {aim.meaning} is {numbers['chance']:.2g}"
         if fitted and weight is not None:
             numbers["weight"] = float(weight[0, at])
-            words += f"; it counts {numbers['weight']:g} by {asked.weight}"
-        for count in (taken, *counts):
-            count[at] += 1
-        picks.append(Pick(at, taken[at], words, numbers))
+            words += f"; its weight by {asked.weight} is {numbers['weight']:g}"
+        # Where a well failed, replicates have larger numbers than were measured.
+        taken = max(0, *map(_count, rows), *(row.replicate or 0 for own in rows for row in own))
+        again[at] += 1
+        picks.append(Pick(at, taken + again[at], words, numbers))
     return picks
 
 
@@ -164,27 +161,31 @@ def _beside(
     place: int,
     parts: Sequence[Part],
     said: dict[str, Prediction],  # by target
-    before: Sequence[int],  # measurements of each target so far, with this batch
-    rows: Sequence[Sequence[Any]],  # of each target
+    rows: Sequence[Sequence[Any]],  # measurements of the point, of each target
+    again: int,  # how often it is in this batch already
 ) -> tuple[str, Numbers]:
     """The rule's reason for a point, with its prediction and how often it was measured before."""
     of: dict[str, Numbers] = {}
-    for part, count in zip(parts, before, strict=True):
+    for part, own in zip(parts, rows, strict=True):
         if part.name in said:
-            words, own = said[part.name].summary(place)
+            words, numbers = said[part.name].summary(place)
             reason += f"; {part.name}: {words}" if len(parts) > 1 else f"; {words}"
-            of[part.name] = own | ({"measured_before": count} if count else {})
-    numbers = {"of": of} if len(parts) > 1 else next(iter(of.values()))
-    if max(before):
-        measured = max(sum(row.repeats for row in own) for own in rows)
-        history = _history(rows[0]) if measured and len(parts) == 1 else ""
-        words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
-        reason = f"repeat{words}; {reason}"
-    return reason, numbers
+            before = _count(own) + again
+            of[part.name] = numbers | ({"measured_before": before} if before else {})
+    if measured := max(map(_count, rows)):
+        history = _history(rows[0]) if len(parts) == 1 else ""
+        reason = f"repeat, measured {measured}x before{history}; {reason}"
+    elif again:
+        reason = f"repeat of a point of this batch; {reason}"
+    return reason, {"of": of} if len(parts) > 1 else next(iter(of.values()))
+
+
+def _count(rows: Sequence[Any]) -> int:
+    return sum(row.repeats for row in rows)
 
 
 def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> list[Pick]:
-    """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
+    """At most `n` of these points, in their order, whose costs fit into the budget."""
     left = float(budget)
     found: list[Pick] = []
     for pick in picks:
@@ -199,7 +200,7 @@ def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> 
 
 
 def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
-    """How likely each candidate is what a goal looks for; None where all count alike."""
+    """The probability that each candidate meets the goal; None where the goal is all candidates."""
     if goal.name == "map":
         return None
     if model.log and goal.threshold is not None:
@@ -216,7 +217,6 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 
 def _history(rows: Sequence[Any]) -> str:
-    """What the measurements of a candidate said."""
     labels = Counter(row.label for row in rows for _ in range(row.repeats) if row.label is not None)
     if labels:
         label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
@@ -227,7 +227,7 @@ def _history(rows: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=64)
 def try_out(text: str, task: str) -> None:
-    """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
+    """Choose from four points, so that a strategy that does not work for the task is refused at the start."""
     strategy, what = parse_strategy(text, task), outcome(task).task(("0", "1"))
     how = Round(replace(ensembles.MLP(task=what), settings=MLPSettings(max_epochs=1)), what)
     x, index = torch.eye(4), torch.tensor([[0, 1, 2]])

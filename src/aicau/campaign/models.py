@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from aicau.campaign.setup import check_weights, is_log, task_of
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, unknown
 from aicau.store import Moment, Store, inplace
 from aicau.tables import candidates
 
@@ -68,8 +68,7 @@ class Models:
             for _, _, features in session.features():
                 table = candidates.unpack(features)
                 if column not in table.column_names:
-                    known = ", ".join(table.column_names)
-                    raise InputError(f"the candidates have no column {column!r}; known: {known}")
+                    raise unknown("column of weights", str(column), table.column_names)
                 parts.append(pd.to_numeric(table.column(column).to_pandas(), errors="coerce").to_numpy(dtype=float))
         return torch.from_numpy(check_weights(np.concatenate(parts), column))
 
@@ -80,11 +79,19 @@ class Models:
         labels = sorted({row.label for row in moment.rows} - {None})
         return outcome(task_of(self.store.settings)).too_few(labels) if moment.rows else "nothing is measured yet"
 
-    def at(self, moment: Moment) -> "Model":
-        """The model of this moment's measurements."""
+    def ready(self, moment: Moment) -> "Model | None":
+        """The model of this moment's measurements if it is in memory or in the store."""
         if self.last is None or self.last[0] != moment.basis:
-            self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
-        return self.last[1]
+            kept = self.kept(moment.basis)
+            self.last = None if kept is None else (moment.basis, kept)
+        return None if self.last is None else self.last[1]
+
+    def at(self, moment: Moment) -> "Model":
+        """The model of this moment's measurements, fitted if need be."""
+        if (found := self.ready(moment)) is None:
+            found = self.fit(moment)
+            self.last = (moment.basis, found)
+        return found
 
     def told(self, moment: Moment) -> "Told":
         """The measurements of this moment, with the controls of their plates."""

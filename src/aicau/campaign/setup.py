@@ -129,11 +129,11 @@ def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float6
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         raise InputError(
-            f"column {column!r} says how much each candidate counts, so its numbers are 0 or more;"
-            f" candidate number {int(wrong.argmax()) + 1} has {values[wrong][0]:g}; change it, or name another column"
+            f"the weights in column {column!r} must be 0 or more, and candidate number {int(wrong.argmax()) + 1} has"
+            f" {values[wrong][0]:g}; change it, or name another column"
         )
     if not values.any():
-        raise InputError(f"column {column!r} is 0 everywhere, so no candidate counts; name another column")
+        raise InputError(f"column {column!r} is 0 everywhere, so no candidate has a weight; name another column")
     return values
 
 
@@ -141,7 +141,7 @@ def check_counts(part: Sheet, weight: str | None, cost: str | None) -> NDArray[n
     """The weights of some candidates; their weights and costs are checked."""
     counts = np.ones(part.rows) if weight is None else part.numbers(weight)
     if weight is not None:
-        part.refuse(weight, counts < 0, "how much a candidate counts is 0 or more")
+        part.refuse(weight, counts < 0, "a weight is 0 or more")
     if cost is not None:
         part.refuse(cost, part.numbers(cost) <= 0, "a cost is a number above 0")
     return counts

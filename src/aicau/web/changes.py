@@ -1,4 +1,4 @@
-"""What pages change. Every route needs a form of our own page (CSRF) or the token, and answers with a page to go to."""
+"""The changes that pages make. Every route needs a form of ours (CSRF) or the token, and answers with the next page."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -25,16 +25,16 @@ Dropped = Annotated[UploadFile, File()]
 
 
 def answer(request: Request, to: str, **data: Any) -> Response:
-    """Back to a page; where JSON is wanted, what happened."""
+    """Redirect to a page; as JSON, say what happened."""
     said = told(request, {"page": to, **data})
     return said if "application/json" in request.headers.get("accept", "") else RedirectResponse(to, 303)
 
 
 class Change(Visit):
-    """A visit that changes something: long work on the campaign, and where one goes next."""
+    """A request that changes a campaign: it starts long work, and answers with the next page."""
 
     def start(self, verb: str, once: bool = False, **arguments: Any) -> str:
-        """A job for the background process; gives its number."""
+        """Start a job; returns its number."""
         address, who = self.library.files[self.key], self.campaign.author
         return self.library.worker.submit(verb, self.key, once, address=address, author=who, **arguments).id
 
@@ -47,14 +47,14 @@ Changing = Annotated[Change, Depends()]
 
 @dataclass
 class Goal:
-    """What counts, as a form says it."""
+    """The fields of a form about goal and weight."""
 
     goal: Word = ""
     threshold: Number = None
     weight: Word = ""
 
     def aims(self) -> dict[str, Any]:
-        """As `Campaign` takes it; a threshold of its own is for above and below only."""
+        """As arguments of `Campaign`."""
         beyond = self.goal in ("above", "below") and self.threshold is not None
         found = {"goal": f"{self.goal}:{self.threshold}" if beyond else self.goal, "weight": self.weight}
         return {name: value for name, value in found.items() if value}
@@ -62,14 +62,14 @@ class Goal:
 
 @dataclass
 class Plate:
-    """A plate and its controls, as a form says them."""
+    """The fields of a form about a plate and its controls."""
 
     layout: Annotated[Literal["", "96", "384", "none"], Form()] = ""  # never a path
     controls: Word = ""
     avoid_edges: Mark = False
 
     def plate(self) -> dict[str, Any]:
-        """As `Campaign` takes it."""
+        """As arguments of `Campaign`."""
         names = [word for word in self.controls.split(",") if word.strip()]
         return {"layout": self.layout or None, "controls": read_controls(names), "edges": not self.avoid_edges}
 
@@ -88,7 +88,7 @@ class NewCampaign(Goal, Plate):
     cost: Word = ""
 
     def options(self) -> dict[str, Any]:
-        """As `Campaign.create` takes it."""
+        """As arguments of `Campaign.create`."""
         targets = [word.strip() for word in self.target.split(",") if word.strip()]
         found: dict[str, Any] = {"target": targets if len(targets) > 1 else self.target, "id": self.id}
         found |= {"batch": self.batch.strip() or None, "task": self.task, "scale": self.scale}
@@ -177,7 +177,7 @@ def abandon(visit: Changing, ids: Ids) -> Response:
 def failed(visit: Changing, ids: Ids, batch: Word = "") -> Response:
     campaign = visit.campaign
     id, told, waiting = campaign.settings["id"], campaign.measurements(current=False), campaign.pending()
-    numbers: list[tuple[str, int]] = []  # each well is a replicate of its own: none is taken for one that is known
+    numbers: list[tuple[str, int]] = []  # new replicates, so that no well is taken for one that is known
     for name in ids:
         if (waiting[id].astype(str) == name).sum() <= (seen := sum(other == name for other, _ in numbers)):
             raise InputError(f"{name!r} is not pending, so it cannot have failed; nothing was changed")

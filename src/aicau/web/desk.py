@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from aicau.campaign.campaign import Campaign
-from aicau.campaign.model import Model
 from aicau.report import figures
 from aicau.report.gather import gather, plane
 from aicau.web.candidates import PLACE, POOL, SAID
@@ -66,15 +65,6 @@ class Desk:
 
     # Looks
 
-    def model(self, view: Campaign) -> Model | None:
-        """The kept model of the present measurements, loaded once; None where none is kept."""
-        models, basis = view.models, view.moment().basis
-        if models.last is None or models.last[0] != basis:
-            if (kept := models.kept(basis)) is None:
-                return None
-            models.last = basis, kept
-        return models.last[1]
-
     def look(self, address: str, version: Any) -> dict[str, Any]:
         """The contents and figures of the report. Nothing is written."""
         campaign = self.at(address)
@@ -83,7 +73,7 @@ class Desk:
         ready = [view for view, words in zip(views, missing, strict=True) if not words]
         found = {"for": version, "n": campaign.n, "missing": "" if ready else missing[0]}
         self.say("reading the model")
-        if any(self.model(view) is None for view in ready):
+        if any(view.models.ready(view.moment()) is None for view in ready):
             return found | {"stale": True, "model": -1, "every": []}
         self.say("reading all rounds")
         every = []
@@ -103,7 +93,7 @@ class Desk:
         models = {
             f"{target}_" if len(campaign.targets) > 1 else "": model
             for target, view in zip(campaign.targets, campaign.views(), strict=True)
-            if (model := self.model(view)) is not None
+            if (model := view.models.ready(view.moment())) is not None
         }
         writer: Any = None
         for start in range(0, campaign.n, PIECE):

@@ -1,4 +1,4 @@
-"""The campaigns that a server shows, and what is known of each. No path comes from outside: a page names a key."""
+"""The campaigns that a server shows, and what was computed of each. Requests name keys, never paths."""
 
 import re
 import secrets
@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +24,25 @@ MOST_UPLOADS = 30  # that wait for a confirmation
 
 @dataclass
 class Upload:
-    """A file that somebody dropped, and what became of it."""
+    """An uploaded file."""
 
     path: Path
-    name: str  # as they call it
+    name: str  # given by the user
     campaign: str  # its key; empty for a table of candidates
-    said: str = ""  # what was stored
-    form: dict[str, Any] = field(default_factory=dict)  # as it was filled in last
-    problem: str = ""  # with it
+    said: str = ""  # what was stored, in words
+    form: dict[str, Any] = field(default_factory=dict)  # of a new campaign, as it was filled in last
+    problem: str = ""  # of the form
 
 
 @dataclass
 class View:
-    """What was computed of one campaign, and the job that computes it anew."""
+    """A result that was computed of one campaign, and the job that renews it."""
 
     result: dict[str, Any] | None = None
     job: Job | None = None
-    failed: tuple[Any, str] = (None, "")  # for which version, and why
+    failed: tuple[Any, str] = (None, "")  # the version that failed, and why
     taken: int = 0  # results so far
-    version: Any = None  # of the campaign when it was last asked for
+    version: Any = None  # of the campaign when the result was last wanted
 
 
 class Library:
@@ -56,7 +57,7 @@ class Library:
         self.uploads: OrderedDict[str, Upload] = OrderedDict()
         self.views: defaultdict[tuple[str, str], View] = defaultdict(View)
         self.tables: dict[str, Candidates] = {}
-        self.known: dict[tuple[str, str], tuple[Any, Any]] = {}  # what was read, with the version it is of
+        self.known: dict[tuple[str, str], tuple[Any, Any]] = {}  # what was read, with the version of the campaign
         self.lock = threading.RLock()
         for place in places:
             if "://" in place or not Path(place).is_dir():
@@ -72,7 +73,7 @@ class Library:
     # Campaigns
 
     def all(self) -> list[str]:
-        """Of all campaigns; those that others put into a shown folder since, too."""
+        """The keys of all campaigns, also of files that were put into a shown folder meanwhile."""
         with self.lock:
             for folder in self.folders if self.listed else ():
                 for file in sorted(folder.glob("*.db")):
@@ -83,15 +84,12 @@ class Library:
     def _add(self, address: str) -> str:
         name = Path(address).stem if "://" not in address else address.rpartition("/")[2]
         stem = re.sub(r"[^A-Za-z0-9_-]+", "-", name)
-        key, number = stem.strip("-") or "campaign", 1
-        while key in self.files:
-            number += 1
-            key = f"{stem}-{number}"
+        keys = chain([stem.strip("-") or "campaign"], (f"{stem}-{number}" for number in count(2)))
+        key = next(key for key in keys if key not in self.files)
         self.files[key] = address
         return key
 
     def at(self, key: str) -> Campaign:
-        """The campaign of this key."""
         with self.lock:
             if key not in self.files and key not in self.all():
                 raise HTTPException(404, "There is no such campaign here.")
@@ -100,7 +98,7 @@ class Library:
             return self.open[key]
 
     def new_address(self, name: str) -> tuple[str, str]:
-        """Key and file of a new campaign, in the folder that is shown first."""
+        """Key and file of a new campaign, in the first folder."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,59}", name):
             raise InputError("a campaign's name has up to 60 letters, digits, - and _; choose another name")
         if not self.folders:
@@ -117,7 +115,7 @@ class Library:
         return self.at(key).version(), self.worker.changes[key]
 
     def read(self, key: str, verb: str) -> Any:
-        """What `status`, `moment`, `history` and the like give, read once until something changes."""
+        """The result of a verb that only reads, such as `status`; kept until something changes."""
         version = self.version(key)
         if self.known.get((key, verb), (None,))[0] != version:
             self.known[key, verb] = (version, getattr(self.at(key), verb)())
@@ -126,7 +124,7 @@ class Library:
     # Files that were dropped
 
     def keep(self, name: str | None, data: bytes, campaign: str = "") -> str:
-        """An upload waits for its confirmation; the oldest ones are forgotten."""
+        """Keep an upload until it is confirmed; the oldest ones are dropped. Returns its number."""
         if not data:
             raise InputError("no file came; choose a CSV, Excel or Parquet file")
         own = re.split(r"[/\\]", name or "")[-1]
@@ -151,11 +149,11 @@ class Library:
     # What is computed in the background
 
     def look(self, key: str) -> View:
-        """The report's numbers and figures; starts to compute them where they are not there or not of now."""
+        """The contents and figures of the report; missing or old ones are computed in the background."""
         return self._renewed(key, "look", self.version(key))
 
     def candidates(self, key: str) -> tuple[Candidates | None, View]:
-        """All candidates with predictions; None until they are there."""
+        """All candidates with predictions; None until they are computed."""
         look, view = self.look(key).result, self.views[key, "table"]
         with self.lock:
             if look is not None:
@@ -169,7 +167,7 @@ class Library:
             return self.tables.get(key), view
 
     def stamp(self, key: str, needs: Sequence[str], job: str) -> Any:
-        """What a page depends on, by the views and the job it shows; starts to compute what the campaign lacks."""
+        """What a page depends on, given the views and the job it shows; starts the jobs that are missing."""
         self.candidates(key)
         asked = self.worker.jobs.get(job)
         taken = [self.views[key, kind].taken for kind in needs]
@@ -177,7 +175,7 @@ class Library:
         return version if needs else version[0], taken, asked and asked.state
 
     def work(self, key: str) -> dict[str, Any]:
-        """What is under way and what it says, as of the last `stamp` or `look`: nothing is read or started."""
+        """The work under way, as of the last `stamp` or `look`: nothing is read or started."""
         look, table = self.views[key, "look"], self.views[key, "table"]
         jobs = [job for job in (self.worker.of(key), look.job, table.job) if job is not None]
         return {
@@ -188,8 +186,8 @@ class Library:
         }
 
     def _renewed(self, key: str, kind: str, version: Any, **arguments: Any) -> View:
-        """A view: what is done is taken, and what is not of this version is begun; what failed is not tried again
-        before something changes."""
+        """A view: takes the result of a finished job, and starts a job if that is not of this version. A failed job is
+        not repeated before something changes."""
         with self.lock:
             view = self.views[key, kind]
             if view.job is not None and view.job.over:
@@ -197,7 +195,7 @@ class Library:
                 view.taken += 1
                 if done.state == FAILED:
                     view.failed = (version, done.error)
-                elif done.result.get("stale") and view.result is not None:  # what was known stays, with a word about it
+                elif done.result.get("stale") and view.result is not None:  # the old result stays, marked as stale
                     view.result = view.result | {"for": done.result["for"], "stale": True}
                 else:
                     view.result = done.result
@@ -209,6 +207,6 @@ class Library:
 
 
 def sentence(error: AicauError) -> str:
-    """With a capital letter and a full stop."""
+    """The message with a capital letter and a full stop."""
     words = str(error)
     return words[:1].upper() + words[1:] + ("" if words.endswith((".", "?", "!")) else ".")
