@@ -38,11 +38,11 @@ class Changing(Looking):
         return {"gone": gone, "back": back, "pending": pending}
 
     def abandon(self, ids: Iterable[str] | str) -> int:
-        """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
+        """Give up pending points: they are not proposed again. Returns how many there were."""
         return self._each(changes.abandon, ids)
 
     def exclude(self, ids: Iterable[str] | str, reason: str) -> dict[str, int]:
-        """Candidates that are not proposed any more, and why. What was measured of them stays.
+        """Exclude candidates from all further batches, with a reason. Their measurements stay.
 
         Returns how many were `excluded`, and how many `pending` points were given up with them.
         """
@@ -50,16 +50,15 @@ class Changing(Looking):
         return {"excluded": count, "pending": pending}
 
     def include(self, ids: Iterable[str] | str, reason: str = "") -> int:
-        """Excluded or abandoned candidates may be proposed again. Returns how many there were."""
+        """Let excluded or abandoned candidates be proposed again. Returns how many there were."""
         return self._each(changes.include, ids, reason)
 
     def confirm(self, ids: Iterable[str] | str) -> int:
-        """Values of these candidates that `warnings` points out are right, and are not pointed out any more. Returns
-        how many there were."""
+        """Confirm unusual values of these candidates: `warnings` lists them no longer. Returns how many there were."""
         return self._each(changes.confirm, ids)
 
     def _each(self, change: Callable[..., Any], ids: Any, *reason: str) -> Any:
-        """Change something about candidates by their ids."""
+        """Make a change of `aicau.store.changes` to candidates by their ids."""
         several = isinstance(ids, Iterable) and not isinstance(ids, str)
         names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
@@ -69,8 +68,8 @@ class Changing(Looking):
             return change(session, dict(zip(index, names, strict=True)), *reason, self.author)
 
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
-        """More candidates, with the columns of the first ones. Rows that are there already are skipped; with other
-        values they are refused.
+        """Add candidates, in a table with the columns of the first ones. Known candidates are skipped, and refused if
+        their features differ.
 
         Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
         """
@@ -100,7 +99,7 @@ class Changing(Looking):
         return {"added": new.rows, "known": int(old.sum()), "candidates": self.refreshed()["candidates"]}
 
     def rename(self, old: str, new: str) -> int:
-        """Another name for a batch; one that exists already takes the rows in. Returns how many rows there were."""
+        """Rename a batch, or join it with one that exists already. Returns how many rows were renamed."""
         old, new = (check_name("a batch", name).strip() for name in (old, new))
         if len(new) > results.LONGEST:
             raise InputError(f"this name has more than {results.LONGEST} characters; shorten it")
@@ -119,9 +118,9 @@ class Changing(Looking):
         controls: Mapping[str, Any] | None = None,
         edges: bool = True,
     ) -> dict[str, Any]:
-        """Another strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or a batch column
-        for a campaign that began without one (tell the earlier files again: their rows get their batch). Earlier
-        batches keep their wells. Returns what is new."""
+        """Change strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or add a batch
+        column to a campaign without one (tell the earlier files again: their rows get their batch). Earlier batches
+        keep their wells. Returns the new settings."""
         with self.store.writing() as session:
             settings = self.settings
             if strategy is not None:

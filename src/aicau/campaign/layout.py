@@ -63,12 +63,10 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     if not isinstance(controls or {}, Mapping):
         raise InputError(f"controls are names and their wells, such as {{'DMSO': 8}}; got {shown(controls)}")
     given = {str(key).strip(): value for key, value in (controls or {}).items()}
-    taken: dict[str, list[tuple[int, int]]] = {}
     if "" in given:
         raise InputError("a control needs a name, such as DMSO=8")
-    for key, value in given.items():  # those that name their wells come first
-        if not isinstance(value, int | float | np.integer):
-            taken[key] = [place(well) for well in ([value] if isinstance(value, str) else value)]
+    lists = {key: [value] if isinstance(value, str) else value for key, value in given.items()}
+    taken = {key: [*map(place, own)] for key, own in lists.items() if not isinstance(own, int | float | np.integer)}
     named = [one for own in taken.values() for one in own]
     if len(set(named)) < len(named):
         raise InputError("two controls name the same well; give each well to one of them")

@@ -76,7 +76,7 @@ class Looking:
         return [self.of(target) for target in self.targets]
 
     def close(self) -> None:
-        """Let go of the file or the connection."""
+        """Close the file or the connection."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -173,22 +173,22 @@ class Looking:
             return plates.layouts(session)
 
     def version(self) -> int:
-        """A number that grows with every change: while it is the same, what was read before is still true."""
+        """A number that grows with every change of the campaign."""
         with self.store.reading() as session:
             return session.number(schema.events.c.id)
 
     def moment(self) -> Moment:
-        """All that the next batch depends on, as it is now."""
+        """Everything that the next batch depends on, as it is now."""
         with self.store.reading() as session:
             return Moment.read(session)
 
     def doctor(self) -> list[Check]:
-        """Everything that must hold, looked at once more; nothing is changed."""
+        """Check that the campaign is whole and consistent; nothing is changed."""
         return examine(self.whole)
 
     def measurements(self, current: bool = True) -> pd.DataFrame:
-        """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`
-        also rows that were replaced or taken back, and by which tell."""
+        """The results so far: id, target, batch, replicate, status, sem, count, tell, time and author. With
+        `current=False` also rows that were replaced or taken back, and by which tell."""
         with self.store.reading() as session:
             table = pd.DataFrame(session.measurements(current), columns=schema.measurements.columns.keys())
             said = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}

@@ -39,7 +39,7 @@ class Telling(Looking):
     def tell(
         self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
     ) -> dict[str, Any]:
-        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
+        """Store results: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Parameters
         ----------

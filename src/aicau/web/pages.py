@@ -35,11 +35,11 @@ FORM = ("n", "replicates", "goal", "weight", "budget")  # fields that a preview 
 def campaigns(request: Request) -> dict[str, Any]:
     """All campaigns that this server shows."""
     rows = []
-    for key in library(request).all():
+    for one in library(request).all():
         try:
-            rows.append({"key": key, "problem": "", **library(request).read(key, "status")})
+            rows.append({"key": one.key, "problem": "", **one.read("status")})
         except AicauError as error:
-            rows.append({"key": key, "problem": str(error)})
+            rows.append({"key": one.key, "problem": str(error)})
     return {"campaigns": rows, "can_create": bool(library(request).folders)}
 
 
@@ -154,7 +154,7 @@ AskedPart = Annotated[Part, Depends()]
 @page("/c/{key}/map", "map.html.j2", "table")
 def map_(visit: Visitor, part: AskedPart, colour: Column = "") -> dict[str, Any]:
     """Candidates in two dimensions, coloured by their predictions; all of them or a window."""
-    table, view = visit.library.candidates(visit.key)
+    table, view = visit.entry.candidates()
     if table is None:
         return {"map": None, "table": _waiting(view)}
     places, colours = table.places(), table.colours()
@@ -180,7 +180,7 @@ def all_candidates(
     page: Annotated[int, Query(ge=1, le=10**6)] = 1,
 ) -> dict[str, Any]:
     """Candidates with predictions: searched, sorted, page by page; all of them or those of a part of the map."""
-    table, view = visit.library.candidates(visit.key)
+    table, view = visit.entry.candidates()
     if table is None:
         return {"rows": None, "table": _waiting(view)}
     moment = visit.read("moment")
@@ -221,7 +221,7 @@ def history(visit: Visitor) -> dict[str, Any]:
     return {"rows": [row | {"standing": row["what"] == "tell" and row["number"] in current} for row in rows]}
 
 
-@router.get("/jobs/{number}.json", summary="How far a piece of long work is.")
+@router.get("/jobs/{number}.json", summary="The state of a job.")
 def job(request: Request, number: str) -> JSONResponse:
     found = library(request).worker.jobs.get(number)
     if found is None:
@@ -229,10 +229,10 @@ def job(request: Request, number: str) -> JSONResponse:
     return told(request, found.shown())
 
 
-@router.get("/c/{key}/state.json", summary="What a page that waits needs to know: nothing is computed for it.")
+@router.get("/c/{key}/state.json", summary="The work under way, for pages that wait; nothing is computed.")
 def state(visit: Visitor) -> JSONResponse:
-    visit.library.candidates(visit.key)
-    return told(visit.request, visit.library.work(visit.key))
+    visit.entry.candidates()
+    return told(visit.request, visit.entry.work())
 
 
 @page("/new/{number}", "create.html.j2")
@@ -270,9 +270,9 @@ def batch_file(visit: Visitor, kind: Literal["csv", "xlsx"]) -> Response:
     return _file(f"{visit.key}-batch.{kind}", lambda path: tables.write([table], path))
 
 
-@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
+@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with its predictions.")
 def predictions_file(visit: Visitor, kind: Literal["csv", "xlsx"]) -> Response:
-    table, _ = visit.library.candidates(visit.key)
+    table, _ = visit.entry.candidates()
     if table is None or not table.said:
         raise HTTPException(404, "There are no predictions yet; update the model first.")
     names = {f"{POOL}{table.id}": table.id} | {f"{SAID}{name}": name for name in table.said}

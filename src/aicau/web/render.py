@@ -104,22 +104,21 @@ class Visit:
 
     def __init__(self, request: Request, key: str) -> None:
         self.request, self.key, self.library = request, key, library(request)
+        self.entry = self.library.at(key)
+        self.read = self.entry.read
 
     @cached_property
     def campaign(self) -> Campaign:
-        return Campaign(self.library.at(self.key).store, author(self.request) or None)
+        return Campaign(self.entry.campaign.store, author(self.request) or None)
 
     @cached_property
     def look(self) -> dict[str, Any]:
         """The contents and figures of the report; empty until they are computed."""
-        return self.library.look(self.key).result or {}
+        return self.entry.look().result or {}
 
     @property
     def settings(self) -> dict[str, Any]:
         return self.campaign.settings
-
-    def read(self, verb: str) -> Any:
-        return self.library.read(self.key, verb)
 
     def basis(self) -> dict[str, Any]:
         """The data of every page of a campaign: counts, settings, the work under way, the state of the model."""
@@ -130,7 +129,7 @@ class Visit:
             "status": self.read("status"),
             "settings": {name: self.settings.get(name) for name in SHOWN},
             "job": None if job is None else job.shown(),
-            "model": ready | self.library.work(self.key),
+            "model": ready | self.entry.work(),
             "look": self.look,
         }
 
@@ -156,7 +155,7 @@ def _own(request: Request, text: str, key: str | None) -> str:
     app, cookie = request.app.state, request.state.cookie
     if key is not None:
         said = app.templates.get_template("work.html.j2").render(
-            key=key, csrf=CSRF, back=request.url.path.split("/")[3], **library(request).work(key)
+            key=key, csrf=CSRF, back=request.url.path.split("/")[3], **library(request).at(key).work()
         )
         text = text.replace(WORK, said, 1)
     text = text.replace(CSRF, app.guard.csrf(cookie) if cookie else "")
@@ -180,7 +179,7 @@ def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
                 str(visit.request.url),
                 visit.key,
                 visit.request.state.cookie,
-                lambda: visit.library.stamp(visit.key, needs, options.get("job", "")),
+                lambda: visit.entry.stamp(needs, options.get("job", "")),
                 lambda: _text(visit.request, template, data(options)),
             )
             return HTMLResponse(_own(visit.request, text, visit.key))
