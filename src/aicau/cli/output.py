@@ -41,8 +41,7 @@ def written(out: Path | None, write: Any) -> Any:
 
 def many(count: int, noun: str) -> str:
     """A number and its noun: "1 point", "2 points"."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool, words: str, blank: Sequence[str] = ()) -> None:
