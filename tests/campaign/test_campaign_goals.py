@@ -40,7 +40,7 @@ def test_the_goal_of_a_campaign_is_kept_and_decides(campaign):
     assert (best["value"] > 0).any()
     assert truth(best).mean() > truth(pool()).mean() + truth(pool()).std()
     assert best["reason"].str.contains("goal max: the chance that it is among the best twentieth is").all()
-    assert best["reason"].str.contains("it counts [0123] by value").all()
+    assert best["reason"].str.contains("its weight by value is [0123]").all()
     assert all(0 <= one["chance"] <= 1 and one["goal"] == "max" for one in numbers(campaign))
     low = campaign.ask(4, goal="below:-0.5")
     assert truth(low).mean() < truth(best).mean() - truth(pool()).std()
@@ -67,11 +67,11 @@ def test_what_was_found_is_not_looked_for_again(tmp_path):
 def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
     with pytest.raises(InputError, match="did you mean 'max'"):
         campaign.ask(2, goal="maxi")
-    with pytest.raises(InputError, match="no column 'worth'; known: a, b, value"):
+    with pytest.raises(InputError, match="unknown column of weights 'worth'; known: a, b, value"):
         campaign.ask(2, weight="worth")
     assert len(campaign.pending()) == 0
     bad = pool().assign(value=-1.0)
-    with pytest.raises(InputError, match=r"row 2, column .value.: how much a candidate counts is 0 or more"):
+    with pytest.raises(InputError, match=r"row 2, column .value.: a weight is 0 or more"):
         Campaign.create(tmp_path / "d.db", bad, "y", weight="value")
     with pytest.raises(InputError, match="0 everywhere"):
         Campaign.create(tmp_path / "d.db", bad.assign(value=0), "y", weight="value")
@@ -83,13 +83,13 @@ def test_what_cannot_count_is_refused_and_changes_nothing(campaign, tmp_path):
 def test_a_column_that_is_no_weight_is_refused_when_it_comes(campaign, tmp_path):
     """Once it was kept, and every later batch failed."""
     with Campaign.create(tmp_path / "n.db", pool().assign(s="oil"), "y", ignore=["s"]) as made:
-        with pytest.raises(InputError, match="no column 'worth'; known: "):
+        with pytest.raises(InputError, match="unknown column of weights 'worth'; known: "):
             made.ask(2, weight="worth")  # though the first batch counts all alike
-        with pytest.raises(InputError, match="column 's' says how much each candidate counts"):
+        with pytest.raises(InputError, match="the weights in column 's' must be 0 or more"):
             made.change(weight="s")
         assert made.settings["weight"] is None
     more = pd.DataFrame({"id": ["n1"], "a": [0.5], "b": [0.5], "value": [-1.0]})
-    with pytest.raises(InputError, match="row 2, column 'value': how much a candidate counts is 0 or more"):
+    with pytest.raises(InputError, match="row 2, column 'value': a weight is 0 or more"):
         campaign.add(more)
     assert campaign.add(more.assign(value=0.0))["added"] == 1
     assert len(campaign.ask(2)) == 2

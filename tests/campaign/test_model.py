@@ -31,13 +31,13 @@ def told(index, y, sem=None, count=None, batch=None):
 
 
 def fitted_to(x, rows, strategy="lc", seed=0, ensemble="combined"):
-    return fit(x, rows, streams.runs(seed, 1), Strategy.parse(strategy), "regression", ensemble, 1)
+    return fit(x, rows, streams.runs(seed, 1), {"target": "y", "strategy": strategy, "ensemble": ensemble}, 1)
 
 
 def again_of(model, x, strategy="lc", change=lambda tensors, words: (tensors, words)):
     """Through safetensors and JSON, as through a store."""
     tensors, words = change(*model.pack())
-    return unpack(load(save(tensors)), words, x, Strategy.parse(strategy), "regression")
+    return unpack(load(save(tensors)), words, x, {"target": "y", "strategy": strategy})
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 7, MOST_REPEATS])

@@ -138,7 +138,9 @@ def test_with_failed_wells_only(tmp_path, task, asked):
         page = campaign.report(tmp_path / "r.html").read_text()
         assert "<dt>failed wells</dt><dd>2</dd>" in page
         assert ("needs labels of at least two classes." in page) == (task == "classification")
-        assert ("<strong>Noise</strong>: nothing was measured twice" in page) == (task != "classification")
+        assert ("<strong>Noise</strong>: no candidate has been measured twice yet" in page) == (
+            task != "classification"
+        )
         assert len(campaign.ask(1)) == 1
         if task == "classification":  # one class is no model yet, and still something to report
             campaign.tell(pd.DataFrame({"id": ["c"], "day": "d", "y": "hit"}))
@@ -160,7 +162,7 @@ def test_before_the_first_results(tmp_path):
         assert "this campaign has no batch column" in page
         campaign.tell(pd.DataFrame({"id": ["a"], "y": [1.0]}))
         page = campaign.report(tmp_path / "r.html").read_text()
-        assert "nothing was measured twice" in page
+        assert "no candidate has been measured twice yet" in page
         assert page.count("<article>") == 3  # the error, its parts, the map
 
 

@@ -94,7 +94,7 @@ def empty_row(table):
         (wrong_id, "row 27 of 1.parquet, column 'id': the id 'm3' stands in row 5 of 0.parquet already"),
         (wrong_number, "1.parquet, row 27, column 'a': expected a finite number, got"),
         (wrong_price, "1.parquet, row 27, column 'price': a cost is a number above 0"),
-        (wrong_weight, "1.parquet, row 27, column 'weight': how much a candidate counts is 0 or more"),
+        (wrong_weight, "1.parquet, row 27, column 'weight': a weight is 0 or more"),
         (empty_row, "1.parquet: candidates can stay in their file where every row"),
     ],
 )

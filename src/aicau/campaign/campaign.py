@@ -1,7 +1,6 @@
-"""A laboratory's campaign: ask for a batch, measure it, tell what came out, again and again; nothing is ever lost.
+"""A laboratory's campaign: ask for a batch, measure it, tell the results, again and again.
 
-Its state is a store; the models it has at hand are kept there, too. PyTorch is imported by the verbs that compute
-(`ask`, `predict`, `report`): `tell` and `status` answer without it.
+Its state and its models are in a store. Only the verbs that compute (`ask`, `predict`, `report`) import PyTorch.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,22 +13,10 @@ import pandas as pd
 
 from aicau import tables
 from aicau.campaign import layout as wells
-from aicau.campaign import plates
+from aicau.campaign import plates, setup
 from aicau.campaign.changing import Changing
 from aicau.campaign.looking import handed_out
 from aicau.campaign.models import Models
-from aicau.campaign.setup import (
-    MOST_WELLS,
-    check_author,
-    check_goal,
-    check_model,
-    check_name,
-    check_room,
-    check_scale,
-    check_size,
-    check_targets,
-    columns_for,
-)
 from aicau.campaign.showing import Showing
 from aicau.campaign.telling import Telling
 from aicau.core.engine import HERE, Engine
@@ -43,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked for; where nothing was said, what the campaign says."""
+    """The arguments of `ask`, filled in from the settings of the campaign."""
 
     n: int
     replicates: int
@@ -57,13 +44,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of one target."""
+    """One target of the campaign."""
 
     name: str
-    share: float  # how much it counts beside others
+    share: float  # its weight beside the other targets
     models: Models
     moment: Moment
-    model: Any  # `Model` of this moment; None where there is none yet
+    model: Any = None  # `Model` of this moment; None where none can be fitted yet
 
 
 class Pick(NamedTuple):
@@ -166,15 +153,16 @@ class Campaign(Telling, Changing, Showing):
         in_place : bool
             Leave candidates in `pool`, a Parquet file or a folder of them; a file that changes later is refused.
         """
-        task = check_model(strategy, seed, task, ensemble)  # before a large pool is read
-        words: dict[str, Any] = {"strategy": strategy or "default", "seed": int(seed), "task": task, "weight": weight}
-        words |= {"goal": check_goal(goal, task), "scale": check_scale(scale, task), "ensemble": ensemble}
-        author = check_author(author)
+        setup.check_model(strategy, seed, task, ensemble)  # before a large pool is read
+        settings: dict[str, Any] = {"strategy": strategy or "default", "seed": int(seed), "task": task}
+        settings |= {"goal": setup.check_goal(goal, task), "scale": setup.check_scale(scale, task)}
+        settings |= {"ensemble": ensemble, "weight": weight}
+        author = setup.check_author(author)
         read = tables.read_pool(pool, in_place, sheet, skip)
         id = id if id is not None else "id"
         targets = [target] if isinstance(target, str) or not isinstance(target, Collection) else list(target)
-        settings = words | columns_for(read, id, targets, batch, ignore, weight, cost)
-        settings |= check_targets(targets, target_weights, goal)
+        settings |= setup.columns_for(read, id, targets, batch, ignore, weight, cost)
+        settings |= setup.check_targets(targets, target_weights, goal)
         ids = partial(candidates.distinct_ids, read, id)
         if (made := plates.layout_for(settings, layout, controls, edges, ids)) is not None:
             settings["layout"] = made
@@ -238,9 +226,10 @@ class Campaign(Telling, Changing, Showing):
 
         own_layout = plates.layout_for(self.refreshed(), layout, controls, edges, self._ids)
         settings = self.settings
-        words = f"every point has from 1 to {MOST_WELLS:,} wells, a whole number"
-        n, replicates, where = check_size(n), check_size(replicates, words, MOST_WELLS), pick_device(device)
-        goal = None if goal is None else check_goal(goal, self.task)
+        words = f"every point has from 1 to {setup.MOST_WELLS:,} wells, a whole number"
+        n, replicates = setup.check_size(n), setup.check_size(replicates, words, setup.MOST_WELLS)
+        where = pick_device(device)
+        goal = None if goal is None else setup.check_goal(goal, self.task)
         if not engine.here and where.type != "cpu":
             raise InputError("another engine computes on processors; use either --engine or --device")
         while True:
@@ -251,7 +240,7 @@ class Campaign(Telling, Changing, Showing):
             aims = goal or settings.get("goal", "map"), settings.get("weight") if weight is None else weight
             asked = Request(n, replicates, *aims, budget, own_layout or settings.get("layout"), engine, where)
             wells.check_fits(asked.layout, n * replicates)
-            check_room(moment, n, self.n)
+            setup.check_room(moment, n, self.n)
             parts = [replace(p, model=None if p.models.missing(p.moment) else p.models.at(p.moment)) for p in parts]
             fitted = [part.model for part in parts if part.model is not None]
             if len({len(model.state.x) for model in fitted}) > 1:
@@ -269,7 +258,7 @@ class Campaign(Telling, Changing, Showing):
                 if now.last_ask != moment.last_ask:
                     # Another station asked meanwhile: choose again, with its points pending, while nobody else can.
                     moment = now
-                    check_room(moment, n, self.n)
+                    setup.check_room(moment, n, self.n)
                     parts = [replace(part, model=old.model) for part, old in zip(new, parts, strict=True)]
                     rows = choice.choose(self, asked, moment, parts)
                 basis = fitted[0].basis if fitted else moment.basis
@@ -278,16 +267,16 @@ class Campaign(Telling, Changing, Showing):
                 return _whole(session, ask)
 
     def _moments(self, session: Session) -> tuple[Moment, list[Part]]:
-        """Of all targets together, and of each."""
+        """The moment of all targets together, and every target with its own."""
         every = Moment.read(session)
         own = [every] if len(self.targets) == 1 else [Moment.read(session.of(name)) for name in self.targets]
-        views = zip(self.targets.items(), self.views(), own, strict=True)
-        return every, [Part(name, share, view.models, now, None) for (name, share), view, now in views]
+        models = [view.models for view in self.views()]
+        return every, list(map(Part, self.targets, self.targets.values(), models, own))
 
 
 def _answered(session: Session, request: str | None, n: int, budget: float | None) -> pd.DataFrame | None:
     """The batch that this request was answered with; None where it is new."""
-    if request is None or (row := session.ask_of(check_name("a request", request))) is None:
+    if request is None or (row := session.ask_of(setup.check_name("a request", request))) is None:
         return None
     if row.size != n and budget is None:
         raise InputError(f"request {shown(request)} was answered with {row.size} points; now {shown(n)} are asked for")

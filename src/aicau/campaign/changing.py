@@ -1,4 +1,4 @@
-"""What a laboratory changes while a campaign runs: candidates, names, settings, and what was told by mistake."""
+"""The verbs of a campaign that change it while it runs: candidates, names, settings, results told by mistake."""
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from aicau import tables
 from aicau.campaign import plates
 from aicau.campaign.looking import Looking
-from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of, targets_of
-from aicau.core.errors import InputError, shown, unknown
+from aicau.campaign.setup import check_counts, check_goal, check_model, check_name, check_size, ensemble_of
+from aicau.core.errors import InputError, shown
 from aicau.core.files import check_other
 from aicau.store import changes
 from aicau.tables import candidates, results
@@ -38,11 +38,11 @@ class Changing(Looking):
         return {"gone": gone, "back": back, "pending": pending}
 
     def abandon(self, ids: Iterable[str] | str) -> int:
-        """Pending points that will not be measured: they are not proposed again. Returns how many there were."""
+        """Give up pending points: they are not proposed again. Returns how many there were."""
         return self._each(changes.abandon, ids)
 
     def exclude(self, ids: Iterable[str] | str, reason: str) -> dict[str, int]:
-        """Candidates that are not proposed any more, and why. What was measured of them stays.
+        """Exclude candidates from all further batches, with a reason. Their measurements stay.
 
         Returns how many were `excluded`, and how many `pending` points were given up with them.
         """
@@ -50,16 +50,15 @@ class Changing(Looking):
         return {"excluded": count, "pending": pending}
 
     def include(self, ids: Iterable[str] | str, reason: str = "") -> int:
-        """Excluded or abandoned candidates may be proposed again. Returns how many there were."""
+        """Let excluded or abandoned candidates be proposed again. Returns how many there were."""
         return self._each(changes.include, ids, reason)
 
     def confirm(self, ids: Iterable[str] | str) -> int:
-        """Values of these candidates that `warnings` points out are right, and are not pointed out any more. Returns
-        how many there were."""
+        """Confirm unusual values of these candidates: `warnings` lists them no longer. Returns how many there were."""
         return self._each(changes.confirm, ids)
 
     def _each(self, change: Callable[..., Any], ids: Any, *reason: str) -> Any:
-        """Change something about candidates by their ids."""
+        """Make a change of `aicau.store.changes` to candidates by their ids."""
         several = isinstance(ids, Iterable) and not isinstance(ids, str)
         names = [str(name).encode(errors="replace").decode() for name in (ids if several else [ids])]
         if not names:
@@ -69,8 +68,8 @@ class Changing(Looking):
             return change(session, dict(zip(index, names, strict=True)), *reason, self.author)
 
     def add(self, table: Any, sheet: str | None = None, skip: int = 0) -> dict[str, int]:
-        """More candidates, with the columns of the first ones. Rows that are there already are skipped; with other
-        values they are refused.
+        """Add candidates, in a table with the columns of the first ones. Known candidates are skipped, and refused if
+        their features differ.
 
         Returns how many were `added`, how many were `known`, and how many `candidates` there are now.
         """
@@ -82,8 +81,7 @@ class Changing(Looking):
             old = flags(pc.is_valid(known))
             columns = candidates.extended(read, settings["columns"])
             if old.any():
-                before = candidates.described(session, known.drop_null().to_pylist())
-                _check_unchanged(read.where(old), before, columns)
+                _check_same(read.where(old), candidates.described(session, known.drop_null().to_pylist()), columns)
             new = read.where(~old)
             if new.rows:
                 plates.check_apart(plates.control_names(session), new.texts(id))
@@ -101,7 +99,7 @@ class Changing(Looking):
         return {"added": new.rows, "known": int(old.sum()), "candidates": self.refreshed()["candidates"]}
 
     def rename(self, old: str, new: str) -> int:
-        """Another name for a batch; one that exists already takes the rows in. Returns how many rows there were."""
+        """Rename a batch, or join it with one that exists already. Returns how many rows were renamed."""
         old, new = (check_name("a batch", name).strip() for name in (old, new))
         if len(new) > results.LONGEST:
             raise InputError(f"this name has more than {results.LONGEST} characters; shorten it")
@@ -120,25 +118,19 @@ class Changing(Looking):
         controls: Mapping[str, Any] | None = None,
         edges: bool = True,
     ) -> dict[str, Any]:
-        """Another strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or a batch column
-        for a campaign that began without one (tell the earlier files again: their rows get their batch). Earlier
-        batches keep their wells. Returns what is new."""
+        """Change strategy, goal, weight or plate (`layout` "none": no plate) from the next batch on, or add a batch
+        column to a campaign without one (tell the earlier files again: their rows get their batch). Earlier batches
+        keep their wells. Returns the new settings."""
         with self.store.writing() as session:
             settings = self.settings
-            new: dict[str, Any] = {}
             if strategy is not None:
                 check_model(strategy, settings["seed"], self.task, ensemble_of(settings))
-                new["strategy"] = strategy
-            if batch is not None:
-                new["batch"] = _batch_column(batch, settings)
-            if goal is not None:
-                new["goal"] = check_goal(goal, self.task)
             if weight is not None:
-                names = [column["name"] for column in settings["columns"]]
-                if weight not in names:
-                    raise unknown("column of weights", str(weight), names)
-                self.models.weights(weight)  # refuses what is no weight
-                new["weight"] = weight
+                self.models.weights(weight)  # refuses columns that are no weights
+            batch = None if batch is None else self._batch_column(batch)
+            goal = None if goal is None else check_goal(goal, self.task)
+            given = {"strategy": strategy, "batch": batch, "goal": goal, "weight": weight}
+            new: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
             if layout == "none":
                 new["layout"] = None
             elif (made := plates.layout_for(settings | new, layout, controls, edges, self._ids)) is not None:
@@ -152,6 +144,16 @@ class Changing(Looking):
         self.refreshed()
         return new
 
+    def _batch_column(self, batch: str) -> str:
+        """The name of the batch column, for a campaign that began without one."""
+        name, settings = check_name("the batch column", batch).strip(), self.settings
+        if settings["batch"] not in (None, name):
+            raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
+        own = {settings["id"], *self.targets, *(column["name"] for column in settings["columns"])}
+        if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
+            raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
+        return name
+
     def compact(self) -> dict[str, int]:
         """Drop the kept models that no batch needs any more, and give the room back. Nothing that was asked or told
         changes; a report then has held-out errors of the last rounds only.
@@ -162,8 +164,8 @@ class Changing(Looking):
         return {"dropped": dropped, "bytes": freed}
 
 
-def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
-    """Candidates that are there already must say what they said."""
+def _check_same(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str, Any]]) -> None:
+    """Refuse other features of candidates that are there already."""
     for name, kind in ((column["name"], column["kind"]) for column in columns if column["kind"] != "ignored"):
         now = sheet.numbers(name).tolist() if kind == "number" else sheet.texts(name).to_pylist()
         for at, (one, old) in enumerate(zip(now, before[name], strict=True)):
@@ -175,18 +177,7 @@ def _check_unchanged(sheet: Sheet, before: pd.DataFrame, columns: list[dict[str,
 
 
 def _check_near(sheet: Sheet, columns: list[dict[str, Any]]) -> None:
-    """A number with which no model could be computed any more is a slip, and candidates are never taken away."""
+    """Refuse numbers so large that no model could be computed any more: candidates cannot be removed."""
     for name, shift, scale in ((c["name"], c["shift"], c["scale"]) for c in columns if c["kind"] == "number"):
         words = f"is too far from the other candidates (about {shift:.3g}); is it a slip?"
         sheet.refuse(name, np.abs(sheet.numbers(name) - shift) > FAR * scale, words)
-
-
-def _batch_column(batch: str, settings: dict[str, Any]) -> str:
-    """A campaign that began without batches gets them; rows that were told are told again with their batch."""
-    name = check_name("the batch column", batch).strip()
-    if settings["batch"] not in (None, name):
-        raise InputError(f"the batch column is {settings['batch']!r}; rename the column of the file to that")
-    own = {settings["id"], *targets_of(settings), *(column["name"] for column in settings["columns"])}
-    if name.casefold() in {other.casefold() for other in (*own, *candidates.RESERVED)}:
-        raise InputError(f"the batch column cannot be called {name!r}: another column has this name")
-    return name

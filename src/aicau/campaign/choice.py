@@ -1,8 +1,8 @@
-"""From a campaign's moment to the next batch, and why each of its points was chosen, in words and numbers."""
+"""The next batch of a campaign, with the reason for each point in words and numbers."""
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -29,13 +29,13 @@ from aicau.round import Round, round_keys
 from aicau.store import Moment
 
 Numbers = dict[str, Any]  # plain JSON
-OVERSAMPLE = 3  # points that are ranked for each that is asked for, where a budget decides
+OVERSAMPLE = 3  # points that are ranked for each point of a batch with a budget
 
 
 def model_round(moment: Moment, task: str) -> int:
-    """k of F_k, a function of the history alone: in how many earlier rounds was there a model to ask?
+    """k of F_k: the number of earlier rounds that had a model. It depends on the history alone.
 
-    A campaign that begins with an empty plate, with failed wells or with one class only has rounds before F_0.
+    A campaign that begins with an empty plate, failed wells or one class has rounds before F_0.
     """
     labels: set[str | None] = set()
     for row in moment.history:
@@ -51,7 +51,7 @@ def keys_of(seed: int, round: int) -> Tensor:  # (1,)
 
 
 def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[Part]) -> list[Pick]:
-    """The wells of the next batch: its points, within the budget, each as often as it is wanted and in its place."""
+    """The wells of the next batch: its points within the budget, each with its replicates and its wells."""
     costs, budget, most = None, math.inf, asked.n
     if asked.budget is not None:
         if "cost" not in campaign.settings:
@@ -60,12 +60,12 @@ def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[P
             raise InputError(f"a budget is a number above 0; got {asked.budget!r}")
         costs, budget = campaign.models.weights(campaign.settings["cost"]), asked.budget / asked.replicates
         if not getattr(campaign.strategy.batching, "joint", False) or all(part.model is None for part in parts):
-            # The rule that chooses does not look at costs itself: the budget is filled by rank.
+            # This rule does not look at costs: it ranks more points than wanted, and the affordable ones are taken.
             most = min(OVERSAMPLE * asked.n, room(moment, campaign.n))
     picks = _picks(campaign, asked, moment, parts, most, costs, budget)
     if costs is not None:
         picks = _affordable(picks, costs, asked.n, budget)
-    wells: Counter[int] = Counter()  # of a candidate in this batch, before this pick
+    wells: Counter[int] = Counter()  # additional wells of a candidate in this batch, before this pick
     found = []
     for pick in picks:
         for well in range(asked.replicates):
@@ -90,8 +90,8 @@ def _picks(
 ) -> list[Pick]:
     """The next `m` points. Pending points count as measured for distances and are not proposed again.
 
-    Several targets are served by one batch: the gain of a point is the sum of its gains for each, in units of the
-    target's variance, times how much the target counts. A target that has no model yet does not count.
+    Several targets share one batch: the gain of a point is the sum of its gains for each target, in units of the
+    target's variance, times the target's weight. A target without a model does not count.
 
     A point may stand in a batch more than once where its noise makes a repeat worth more than a new point.
     """
@@ -100,48 +100,45 @@ def _picks(
     lead = (fitted or parts)[0]
     x = lead.model.state.x if fitted else lead.models.features()
     n = len(x)  # others may add candidates meanwhile, behind these
-    known: list[dict[int, list[Any]]] = [{} for _ in parts]
+    known = [defaultdict[int, list[Any]](list) for _ in parts]  # measurements of each target, by candidate
     for part, own in zip(parts, known, strict=True):
         for row in part.moment.rows:
-            own.setdefault(row.candidate, []).append(row)
+            own[row.candidate].append(row)
     allowed, marked = torch.ones(n, dtype=torch.bool), torch.zeros(n, dtype=torch.bool)
     allowed[[*moment.pending, *moment.barred]] = False
     marked[[at for own in (*known, moment.pending) for at in own]] = True
     round = model_round(lead.moment, campaign.task)
     keys = keys_of(campaign.settings["seed"], round)
     keys = streams.fold(keys, lead.moment.turn) if lead.moment.turn else keys
-    counts_for = None if asked.weight is None else lead.models.weights(asked.weight)[None, :n]
-    aim, chances = Goal.parse(asked.goal), []
+    weight = None if asked.weight is None else lead.models.weights(asked.weight)[None, :n]
+    aim = Goal.parse(asked.goal)
+    chances = [wanted(part.model, aim) for part in fitted]
     said: dict[str, Prediction] = {}
-    if not fitted:  # all count alike
+    if not fitted:  # all candidates have the same weight
         choice, strategy = first_batch(located(x), marked, allowed, m, keys)
     else:
-        chances = [wanted(part.model, aim) for part in fitted]
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
-            both = counts_for if chance is None else chance if counts_for is None else chance * counts_for
             earlier = part.models.earlier(part.moment) if strategy.difference else None
-            last, seeks = None if earlier is None else Look(earlier.how, earlier.state), chance if aim.seeks else None
-            looks.append(Look(part.model.how, part.model.state, part.share / lead.share, last, both, seeks))
+            last = None if earlier is None else Look(earlier.how, earlier.state)
+            both = weight if chance is None else chance if weight is None else chance * weight
+            share, seeks = part.share / lead.share, chance if aim.seeks else None
+            looks.append(Look(part.model.how, part.model.state, share, last, both, seeks))
         free, price = torch.where(allowed, m, 0)[None], None if costs is None else costs[None, :n]
         how = (marked[None], round, keys, price, budget, asked.engine, asked.device)
         choice = propose(strategy, looks, m, free, *how)
         said = {part.name: part.model.predict(choice.selection.index[0]) for part in fitted}
-    counts = [Counter({at: sum(row.repeats for row in rows) for at, rows in own.items()}) for own in known]
-    taken: Counter[int] = Counter()  # numbers of replicates: where a well failed, more than were measured
-    for own, count in zip(known, counts, strict=True):
-        for at, rows in own.items():
-            taken[at] = max(taken[at], count[at], *(row.replicate or 0 for row in rows))
     state = lead.model.state if len(parts) == 1 and fitted else None
     unit = 1.0 if state is None else float(state.scale[0]) ** (2 if state.task.squared else 1)
     picks = []
+    again: Counter[int] = Counter()  # how often a point is in this batch already
     for place, at in enumerate(choice.selection.index[0].tolist()):
         words, decided = strategy.reason(choice, 0, place, unit)
         numbers: Numbers = {"rule": strategy.name}
         numbers |= {name: value if math.isfinite(value) else None for name, value in decided.items()}
+        rows = [own[at] for own in known]
         if fitted:
-            before, rows = [count[at] for count in counts], [own.get(at, []) for own in known]
-            words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, before, rows)
+            words, predicted = _beside(f"{strategy.name}: {words}", place, parts, said, rows, again[at])
             numbers |= predicted
         else:
             words = f"fills the space ({lead.models.missing(lead.moment) or 'nothing is measured yet'}): {words}"
@@ -149,12 +146,13 @@ def _picks(
         if chances and chances[0] is not None:
             numbers["chance"] = float(chances[0][0, at])
             words += f"; goal {asked.goal}: the {aim.meaning} is {numbers['chance']:.2g}"
-        if fitted and counts_for is not None:
-            numbers["weight"] = float(counts_for[0, at])
-            words += f"; it counts {numbers['weight']:g} by {asked.weight}"
-        for count in (taken, *counts):
-            count[at] += 1
-        picks.append(Pick(at, taken[at], words, numbers))
+        if fitted and weight is not None:
+            numbers["weight"] = float(weight[0, at])
+            words += f"; its weight by {asked.weight} is {numbers['weight']:g}"
+        # Where a well failed, replicates have larger numbers than were measured.
+        taken = max(0, *map(_count, rows), *(row.replicate or 0 for own in rows for row in own))
+        again[at] += 1
+        picks.append(Pick(at, taken + again[at], words, numbers))
     return picks
 
 
@@ -163,27 +161,31 @@ def _beside(
     place: int,
     parts: Sequence[Part],
     said: dict[str, Prediction],  # by target
-    before: Sequence[int],  # measurements of each target so far, with this batch
-    rows: Sequence[Sequence[Any]],  # of each target
+    rows: Sequence[Sequence[Any]],  # measurements of the point, of each target
+    again: int,  # how often it is in this batch already
 ) -> tuple[str, Numbers]:
-    """What is predicted of a point, and how often it was measured before, beside the rule's reason."""
+    """The rule's reason for a point, with its prediction and how often it was measured before."""
     of: dict[str, Numbers] = {}
-    for part, count in zip(parts, before, strict=True):
+    for part, own in zip(parts, rows, strict=True):
         if part.name in said:
-            words, own = said[part.name].summary(place)
+            words, numbers = said[part.name].summary(place)
             reason += f"; {part.name}: {words}" if len(parts) > 1 else f"; {words}"
-            of[part.name] = own | ({"measured_before": count} if count else {})
-    numbers = {"of": of} if len(parts) > 1 else next(iter(of.values()))
-    if max(before):
-        measured = max(sum(row.repeats for row in own) for own in rows)
-        history = _history(rows[0]) if measured and len(parts) == 1 else ""
-        words = f", measured {measured}x before{history}" if measured else " of a point of this batch"
-        reason = f"repeat{words}; {reason}"
-    return reason, numbers
+            before = _count(own) + again
+            of[part.name] = numbers | ({"measured_before": before} if before else {})
+    if measured := max(map(_count, rows)):
+        history = _history(rows[0]) if len(parts) == 1 else ""
+        reason = f"repeat, measured {measured}x before{history}; {reason}"
+    elif again:
+        reason = f"repeat of a point of this batch; {reason}"
+    return reason, {"of": of} if len(parts) > 1 else next(iter(of.values()))
+
+
+def _count(rows: Sequence[Any]) -> int:
+    return sum(row.repeats for row in rows)
 
 
 def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> list[Pick]:
-    """At most `n` of these points, in their order, whose costs fit into the budget; others are passed over."""
+    """At most `n` of these points, in their order, whose costs fit into the budget."""
     left = float(budget)
     found: list[Pick] = []
     for pick in picks:
@@ -198,7 +200,7 @@ def _affordable(picks: Sequence[Pick], costs: Tensor, n: int, budget: float) -> 
 
 
 def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
-    """How likely each candidate is what a goal looks for; None where all count alike."""
+    """The probability that each candidate meets the goal; None where the goal is all candidates."""
     if goal.name == "map":
         return None
     if model.log and goal.threshold is not None:
@@ -215,7 +217,6 @@ def wanted(model: Model, goal: Goal) -> Tensor | None:  # (1, n)
 
 
 def _history(rows: Sequence[Any]) -> str:
-    """What the measurements of a candidate said."""
     labels = Counter(row.label for row in rows for _ in range(row.repeats) if row.label is not None)
     if labels:
         label, most = min(labels.items(), key=lambda one: (-one[1], one[0]))
@@ -226,7 +227,7 @@ def _history(rows: Sequence[Any]) -> str:
 
 @lru_cache(maxsize=64)
 def try_out(text: str, task: str) -> None:
-    """Choose from four points as a campaign with this task would, so that what cannot work is refused at its start."""
+    """Choose from four points, so that a strategy that does not work for the task is refused at the start."""
     strategy, what = parse_strategy(text, task), outcome(task).task(("0", "1"))
     how = Round(replace(ensembles.MLP(task=what), settings=MLPSettings(max_epochs=1)), what)
     x, index = torch.eye(4), torch.tensor([[0, 1, 2]])

@@ -1,6 +1,6 @@
-"""A campaign as plain files, for whoever comes after: nothing in it needs aicau to be read.
+"""A campaign as plain files, which can be read without aicau.
 
-`restore` is the way back: the same campaign in a new file or database, row for row.
+`restore` makes the same campaign of them in a new file or database, row for row.
 """
 
 import json
@@ -63,7 +63,7 @@ def export(store: Store, folder: Path, force: bool = False) -> list[Path]:
 
 
 def _check_folder(folder: Path, files: list[str]) -> None:
-    """Only what an earlier export wrote, and nobody changed since, may be replaced."""
+    """Refuse to replace files other than those of an earlier export that nobody changed."""
     known = _listed(folder)
     for path in (folder / file for file in files if os.path.lexists(folder / file)):
         same = path.is_file() and (path.name == MANIFEST or known.get(str(path.relative_to(folder))) == digest(path))
@@ -97,7 +97,7 @@ def _candidates(session: Session) -> Iterator[pa.Table]:
 
 
 def _rows(name: str, session: Session, ids: pa.Array) -> pa.Table:
-    """One of our tables, with candidates by their ids; measurements also with when and by whom each was told."""
+    """A table of the store with candidates by their ids; measurements also with their time and author."""
     table, settings = schema.metadata.tables[name], session.settings
     rows = session.table(table)
     values = list(zip(*rows, strict=True)) if rows else [()] * len(table.columns)
@@ -114,8 +114,8 @@ def _rows(name: str, session: Session, ids: pa.Array) -> pa.Table:
 
 
 def _names(settings: dict[str, Any]) -> dict[str, str]:
-    """What the columns of the measurements are called: the campaign's own names, and ours where they are free."""
-    label = settings.get("task") == "classification"  # whatever a result is stands in the place of the value
+    """The names of the columns of measurements: the campaign's own, and ours where they are free."""
+    label = settings.get("task") == "classification"  # the label takes the place of the value
     own = {"candidate": settings["id"], "batch": settings["batch"] or "batch"}
     several = "targets" in settings
     if not several:
@@ -129,7 +129,7 @@ def _names(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def restore(folder: Path, url: str | Path) -> Store:
-    """A new campaign from the files of an export; those that were changed since are refused."""
+    """A new campaign from the files of an export; changed files are refused."""
     files = _checked(folder)
     if STRUCTURE not in files:
         raise InputError(f"{folder} was written by an older aicau; export the campaign again with this one")
@@ -146,7 +146,7 @@ def restore(folder: Path, url: str | Path) -> Store:
 
 
 def _checked(folder: Path) -> dict[str, str]:
-    """The files of an export, each as it was written."""
+    """The files of an export and their hashes; a missing or changed file is refused."""
     if not (files := _listed(folder)):
         raise InputError(f"{folder} is no export of a campaign; name the folder that 'aicau export' wrote")
     for name, known in files.items():
@@ -163,7 +163,7 @@ def _checked(folder: Path) -> dict[str, str]:
 
 
 def _read(path: Path, kinds: list[tuple[str, str]]) -> pa.Table:
-    """A table as it was written: an empty cell is a missing one, quotes with nothing inside are an empty text."""
+    """A table as it was written: an empty cell is missing, and "" is an empty text."""
     types = {name: pa.type_for_alias(kind) for name, kind in kinds}
     table = pa_csv.read_csv(
         path,

@@ -2,10 +2,10 @@
 
 | rule | why |
 |---|---|
-| controls stand so that no well is far from one | they see the shift of every corner |
-| replicates of a candidate balance each other: opposite places, edge and inside | what the plate does averages out |
-| replicates never stand side by side, where there is room | neighbours share what goes wrong |
-| everything else is at random | what the plate does has nothing to do with what was chosen |
+| no well is far from a control | controls show the shift of every part of the plate |
+| replicates of a candidate balance each other: opposite places, edge and inside | effects of the place average out |
+| replicates are not side by side, where there is room | neighbours share errors |
+| everything else is at random | effects of the place do not depend on the candidate |
 | edge wells may be left empty | they dry out first |
 
 A layout is plain JSON in the settings of a campaign: `wells` for points, `controls` with the wells of each by name.
@@ -23,7 +23,7 @@ from aicau.core.errors import InputError, shown
 
 PLATES = {"96": (8, 12), "384": (16, 24)}
 STARTS = 8
-EDGE = 8.0  # wells that being at the edge counts as, when replicates are balanced
+EDGE = 8.0  # distance, in wells, between the edge and the inside when replicates are balanced
 NEAR = 1.5  # wells side by side or corner to corner
 
 
@@ -39,13 +39,13 @@ def place(well: Any) -> tuple[int, int]:
 
 
 def name(row: int, column: int) -> str:
-    """A1 is A01, so that wells sort as they stand."""
+    """A01 for A1, so that names sort in the order of the wells."""
     letters = chr(65 + row) if row < 26 else chr(64 + row // 26) + chr(65 + row % 26)
     return f"{letters}{column + 1:02d}"
 
 
 def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = True) -> dict[str, Any]:
-    """A layout from what a person says of the plate.
+    """The layout of a plate.
 
     Parameters
     ----------
@@ -63,12 +63,10 @@ def make(plate: Any, controls: Mapping[str, Any] | None = None, edges: bool = Tr
     if not isinstance(controls or {}, Mapping):
         raise InputError(f"controls are names and their wells, such as {{'DMSO': 8}}; got {shown(controls)}")
     given = {str(key).strip(): value for key, value in (controls or {}).items()}
-    taken: dict[str, list[tuple[int, int]]] = {}
-    for key, value in given.items():  # those that name their wells come first
-        if not key:
-            raise InputError("a control needs a name, such as DMSO=8")
-        if not isinstance(value, int | float | np.integer):
-            taken[key] = [place(well) for well in ([value] if isinstance(value, str) else value)]
+    if "" in given:
+        raise InputError("a control needs a name, such as DMSO=8")
+    lists = {key: [value] if isinstance(value, str) else value for key, value in given.items()}
+    taken = {key: [*map(place, own)] for key, own in lists.items() if not isinstance(own, int | float | np.integer)}
     named = [one for own in taken.values() for one in own]
     if len(set(named)) < len(named):
         raise InputError("two controls name the same well; give each well to one of them")
@@ -116,15 +114,15 @@ def _places(plate: Any) -> list[tuple[int, int]]:
 
 
 def distances(one: Any, other: Any) -> NDArray[np.float64]:
-    """Between wells, in wells."""
+    """Distances between wells, in wells."""
     a, b = (np.asarray(part, dtype=float).reshape(-1, 2) for part in (one, other))
     return np.asarray(np.hypot(*(a[:, None] - b[None]).transpose(2, 0, 1)))
 
 
 def centres(wells: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int]]:
-    """That many wells, so that the largest distance from any well to the nearest of them is small.
+    """That many wells, so that every well is near one of them.
 
-    By exchanges that lower the mean eighth power of the distances, from some random starts; the same for every seed.
+    Exchanges lower the mean eighth power of the distances, from some random starts; the same for every seed.
     """
     powers = distances(wells, wells) ** 8
     rng = np.random.default_rng(0)
@@ -147,7 +145,7 @@ def centres(wells: Sequence[tuple[int, int]], count: int) -> list[tuple[int, int
 
 
 def check_fits(layout: Mapping[str, Any] | None, n: int) -> None:
-    """A batch stands on one plate."""
+    """Refuse a batch that does not fit on one plate."""
     if layout and n > (free := len(layout["wells"])):
         raise InputError(f"{n} points do not fit on a plate with {free} free wells; ask for {free} at most, per plate")
 
@@ -161,14 +159,14 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
     at = np.asarray(free, dtype=float)[used]
     border = np.array([layout["rows"], layout["columns"]]) - 1
     edge = ((at == 0) | (at == border)).any(1)
-    # What replicates should balance: the place on the plate, and being at its edge.
+    # What replicates balance: their places, and being at the edge.
     spot = np.column_stack([at, EDGE * edge])
     spot = spot - spot.mean(0)
     open_ = np.ones(len(used), dtype=bool)
     groups = [np.flatnonzero(np.equal(points, point)).tolist() for point in dict.fromkeys(points)]
     shuffled = [groups[one] for one in rng.permutation(len(groups))]
     found: list[int] = [-1] * len(points)
-    for rows in sorted(shuffled, key=len, reverse=True):  # replicates first: they have more to ask for
+    for rows in sorted(shuffled, key=len, reverse=True):  # replicates first: they are the hardest to place
         own: list[int] = []
         for number, row in enumerate(rows):
             cost = rng.random(len(used))
@@ -176,7 +174,7 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
                 cost = cost + 10 * np.linalg.norm(spot + spot[own].sum(0), axis=1)
                 beside = (np.linalg.norm(at[:, None] - at[own][None], axis=2) < NEAR).any(1)
                 cost[beside] += 1e6  # only where nothing else is left
-            elif len(rows) > 1:  # from the outside: what is left at the end is easy to balance
+            elif len(rows) > 1:  # from the outside to the middle, where balance is easy
                 cost = cost - 10 * np.linalg.norm(spot, axis=1)
             cost[~open_] = np.inf
             well = int(cost.argmin())
@@ -188,7 +186,7 @@ def assign(layout: Mapping[str, Any], points: Sequence[int], seed: Sequence[int]
 
 
 def _part(found: list[int], groups: Sequence[Sequence[int]], at: NDArray[np.float64]) -> None:
-    """Exchange wells until no replicates stand side by side, as far as that can be; balance changes least."""
+    """Exchange wells until no replicates are side by side, where possible; of all exchanges those that keep balance."""
     group = {row: own for own in groups for row in own}
     middle = at[found].mean(0)
 

@@ -1,4 +1,4 @@
-"""What a campaign holds, and what can be seen of it: its settings, batches, measurements, history, warnings."""
+"""The state of a campaign, and the verbs that only read it: settings, batches, measurements, history."""
 
 import json
 from collections import Counter
@@ -37,7 +37,7 @@ LONG = ("answered", "answers", "candidates", "confirmed", "suspects")  # details
 
 
 class Looking:
-    """A campaign's state, and its verbs that change nothing and compute no model."""
+    """A campaign and its verbs that change nothing and compute no model."""
 
     def __init__(self, store: Store, author: str | None = None) -> None:
         if not isinstance(store, Store):
@@ -45,7 +45,7 @@ class Looking:
                 f"open a campaign with Campaign.open({shown(store)}), or make one with Campaign.create({shown(store)},"
                 " pool, target)"
             )
-        self.store = self.whole = store  # `whole`: of all targets, where this is one of several
+        self.store = self.whole = store  # `whole`: with all targets, where this is one of several
         self.author = check_author(author)
         self.models = Models(store)
         self._views: dict[str, Self] = {}
@@ -67,8 +67,8 @@ class Looking:
         if len(self.targets) == 1:
             return self
         if target not in self._views:
-            self._views[target] = type(self)(self.store.of(target), self.author)
-            self._views[target].models.pool, self._views[target].whole = self.models, self.store
+            view = self._views[target] = type(self)(self.store.of(target), self.author)
+            view.models.pool, view.whole = self.models, self.store
         return self._views[target]
 
     def views(self) -> list[Self]:
@@ -76,7 +76,7 @@ class Looking:
         return [self.of(target) for target in self.targets]
 
     def close(self) -> None:
-        """Let go of the file or the connection."""
+        """Close the file or the connection."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -91,7 +91,7 @@ class Looking:
 
     @property
     def targets(self) -> dict[str, float]:
-        """What is measured, and how much each counts when a batch is chosen."""
+        """The name of each target, and its weight when a batch is chosen."""
         return targets_of(self.settings)
 
     def refreshed(self) -> dict[str, Any]:
@@ -173,27 +173,26 @@ class Looking:
             return plates.layouts(session)
 
     def version(self) -> int:
-        """A number that grows with every change: while it is the same, what was read before is still true."""
+        """A number that grows with every change of the campaign."""
         with self.store.reading() as session:
             return session.number(schema.events.c.id)
 
     def moment(self) -> Moment:
-        """All that the next batch depends on, as it is now."""
+        """Everything that the next batch depends on, as it is now."""
         with self.store.reading() as session:
             return Moment.read(session)
 
     def doctor(self) -> list[Check]:
-        """Everything that must hold, looked at once more; nothing is changed."""
+        """Check that the campaign is whole and consistent; nothing is changed."""
         return examine(self.whole)
 
     def measurements(self, current: bool = True) -> pd.DataFrame:
-        """What was told: id, target, batch, replicate, status, sem, count, tell, time and author; with `current=False`
-        also rows that were replaced or taken back, and by which tell."""
+        """The results so far: id, target, batch, replicate, status, sem, count, tell, time and author. With
+        `current=False` also rows that were replaced or taken back, and by which tell."""
         with self.store.reading() as session:
-            rows = session.measurements(current)
+            table = pd.DataFrame(session.measurements(current), columns=schema.measurements.columns.keys())
             said = {row.reference: row for row in session.table(schema.events) if row.kind not in ("ask", "create")}
-            found = candidates.described(session, [row.candidate for row in rows])[[self.settings["id"]]]
-        table = pd.DataFrame(rows, columns=schema.measurements.columns.keys())
+            found = candidates.described(session, list(table.candidate))[[self.settings["id"]]]
         result = table.label if self.task == "classification" else table.value.astype("float64")
         for target in self.targets:
             found[target] = result if len(self.targets) == 1 else result.where(table.target == target, None)
@@ -203,17 +202,17 @@ class Looking:
             found[self.settings["batch"]] = table.batch
         found["replicate"], found["status"] = table.replicate.astype("Int64"), table.status
         found["sem"], found["count"], found["tell"] = table["sem"].astype("Float64"), table.repeats, table.tell
-        found["time"] = [said[tell].time for tell in table.tell]
-        found["author"] = [said[tell].author for tell in table.tell]
+        for name in ("time", "author"):
+            found[name] = [getattr(said[tell], name) for tell in table.tell]
         return found if current else found.assign(superseded_by=table.superseded_by.astype("Int64"))
 
     def history(self) -> pd.DataFrame:
         """All that happened: time, author, what, the number of the ask or tell, and details."""
         with self.store.reading() as session:
             rows = session.table(schema.events)
-        found = pd.DataFrame(rows, columns=schema.events.columns.keys()).rename(columns={"kind": "what"})
-        numbers = found.reference.astype("Int64")
-        return found[["time", "author", "what"]].assign(number=numbers, detail=[_brief(row.detail) for row in rows])
+        found = [(row.time, row.author, row.kind, row.reference, _brief(row.detail)) for row in rows]
+        table = pd.DataFrame(found, columns=["time", "author", "what", "number", "detail"])
+        return table.astype({"number": "Int64"})
 
 
 def handed_out(session: Session, rows: Sequence[Any]) -> pd.DataFrame:
@@ -233,7 +232,7 @@ def handed_out(session: Session, rows: Sequence[Any]) -> pd.DataFrame:
 
 
 def _brief(text: str) -> str:
-    """The detail of an event in words, without what is long."""
+    """The details of an event in words, without long ones."""
     detail = json.loads(text)
     detail |= {k: v for k, v in detail.pop("settings", {}).items() if k != "columns"}
     if layout := detail.get("layout"):

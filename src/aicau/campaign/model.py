@@ -1,5 +1,4 @@
-"""The fitted round of a campaign: from rows of a store to the numbers that `aicau.round` works with, and its result
-carried through the store as tensors and JSON."""
+"""The fitted model of a campaign: made from the rows of its store by `aicau.round`, kept as tensors and JSON."""
 
 import json
 import math
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from aicau import ensembles
 from aicau.bias import Posterior
-from aicau.campaign.setup import ALONE, COMBINED
+from aicau.campaign.setup import ALONE, COMBINED, ensemble_of, is_log, strategy_of, task_of
 from aicau.core.observations import Observations
 from aicau.ensembles.base import predicted
 from aicau.ensembles.kernels import MLPSettings
@@ -23,7 +22,6 @@ from aicau.prediction import Figures, Prediction, Predictor, State, outcome
 from aicau.prediction.logarithm import LogPrediction
 from aicau.prediction.regression import ValuePrediction, ValuePredictor
 from aicau.round import Round
-from aicau.strategy import Strategy
 
 FORMAT = 5  # of `state`; models of earlier formats are fitted again
 UNITS = ("shift", "scale", "shared")
@@ -145,44 +143,35 @@ class Model:
         return kept, json.dumps(words, sort_keys=True, allow_nan=False)
 
 
-def fit(
-    x: Tensor,  # (n, d) standardised
-    told: Told,
-    keys: Tensor,  # (1,) of this round
-    strategy: Strategy,
-    task: str,
-    ensemble: str,
-    basis: int,
-    log: bool = False,
-) -> Model:
-    """The round of a campaign after its measurements; `log`: they are of ln y."""
-    what = outcome(task).task(told.labels)
-    how = Round(ensembles.make(task=what), what, combine=ensemble == COMBINED)
+def fit(x: Tensor, told: Told, keys: Tensor, settings: dict[str, Any], basis: int) -> Model:  # (n, d), -, (1,)
+    """The round of a campaign with these settings after its measurements."""
+    how = _round(settings, told.labels)
     state = how.fit(x, told.observations, keys, told.controls)
-    predictor = how.predictor(state, strategy.bias, told.labels)
-    return Model(how, state, predictor, told.labels, basis, log)
+    predictor = how.predictor(state, strategy_of(settings).bias, told.labels)
+    return Model(how, state, predictor, told.labels, basis, is_log(settings))
 
 
-def unpack(
-    tensors: dict[str, Tensor], words: str, x: Tensor, strategy: Strategy, task: str, log: bool = False
-) -> Model | None:
-    """What `pack` gave, over the same pool; None where it was kept by an earlier version."""
+def unpack(tensors: dict[str, Tensor], words: str, x: Tensor, settings: dict[str, Any]) -> Model | None:
+    """The model that `pack` wrote, over the same pool; None where an earlier version wrote it."""
     kept = json.loads(words)
     if kept.get("format") != FORMAT:
         return None
-    what = outcome(task)
-    own = what.task(kept["labels"])
-    how = Round(ensembles.make(task=own), own, combine=kept["ensemble"] == COMBINED)
-    settings = kept["settings"] | {name: tuple(kept["settings"][name]) for name in ("hidden", "betas")}
+    how = _round(settings | {"ensemble": kept["ensemble"]}, kept["labels"])
+    own = kept["settings"] | {name: tuple(kept["settings"][name]) for name in ("hidden", "betas")}
     parameters, unseen, epochs = (tensors[name] for name in WEIGHTS)
-    fitted = FittedMLP(parameters, unseen, epochs, MLPSettings(**settings))
-    predictions = predicted(fitted, x, 1)
+    fitted = FittedMLP(parameters, unseen, epochs, MLPSettings(**own))
     index, y, batch = (tensors[f"rows.{name}"] for name in ROWS)
     rows = Observations(index, y, torch.zeros_like(index[0]), batch)
     shift, scale, shared = (tensors[f"units.{name}"] for name in UNITS)
-    state = State(own, x, rows, fitted, predictions, tensors["keys"], shift, scale, shared)
+    state = State(how.task, x, rows, fitted, predicted(fitted, x, 1), tensors["keys"], shift, scale, shared)
     parts = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
-    predictor = what.predictor.load(parts, kept["predictor"], Figures.from_json(kept["figures"]))
-    if isinstance(strategy.bias, Posterior) and isinstance(predictor, ValuePredictor):
-        state.memo[strategy.bias] = predictor.correction  # it was fitted by this very estimator
-    return Model(how, state, predictor, tuple(kept["labels"]), kept["basis"], log)
+    figures, bias = Figures.from_json(kept["figures"]), strategy_of(settings).bias
+    predictor = outcome(task_of(settings)).predictor.load(parts, kept["predictor"], figures)
+    if isinstance(bias, Posterior) and isinstance(predictor, ValuePredictor):
+        state.memo[bias] = predictor.correction  # it was fitted by this very estimator
+    return Model(how, state, predictor, tuple(kept["labels"]), kept["basis"], is_log(settings))
+
+
+def _round(settings: dict[str, Any], labels: Sequence[str]) -> Round:
+    task = outcome(task_of(settings)).task(labels)
+    return Round(ensembles.make(task=task), task, combine=ensemble_of(settings) == COMBINED)

@@ -1,4 +1,4 @@
-"""The models of a campaign: one for each set of measurements, fitted by whoever needs it first, kept in the store."""
+"""The models of a campaign: one after each tell, fitted when it is first needed and kept in the store."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from aicau.campaign.setup import check_weights, ensemble_of, is_log, strategy_of, task_of
-from aicau.core.errors import InputError
+from aicau.campaign.setup import check_weights, is_log, task_of
+from aicau.core.errors import InputError, unknown
 from aicau.store import Moment, Store, inplace
 from aicau.tables import candidates
 
@@ -27,17 +27,18 @@ def encoded(kept: bytes, columns: list[dict[str, Any]]) -> "Tensor":  # (s, d)
 
 
 class Models:
-    """What a campaign has fitted so far."""
+    """What a campaign of one target has fitted so far."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.last: tuple[int, Model] | None = None  # with the measurements it was fitted to
         self._x: Any = None  # Tensor or Rows
-        self.pool: Models | None = None  # who reads the candidates for several targets
+        self.keep = True  # new models in the store
+        self.pool: Models | None = None  # those that read the candidates for all of several targets
 
     def features(self) -> Any:  # (n, d)
-        """The candidates, encoded and standardised; in float64, as simulations are, unless there are very many: then as
-        `Rows`, which leave what is in place there."""
+        """The candidates, encoded and standardised, in float64; very many in float32, as `Rows`, which read candidates
+        that stay in their files when they are needed."""
         if self.pool is not None:
             return self.pool.features()
         if self._x is None or len(self._x) != self.store.settings["candidates"]:
@@ -59,7 +60,7 @@ class Models:
         return self._x
 
     def weights(self, column: str) -> "Tensor":  # (n,)
-        """How much each candidate counts, by a column of the pool."""
+        """A column of the pool with the weight or cost of each candidate."""
         import torch
 
         parts = []
@@ -67,8 +68,7 @@ class Models:
             for _, _, features in session.features():
                 table = candidates.unpack(features)
                 if column not in table.column_names:
-                    known = ", ".join(table.column_names)
-                    raise InputError(f"the candidates have no column {column!r}; known: {known}")
+                    raise unknown("column of weights", str(column), table.column_names)
                 parts.append(pd.to_numeric(table.column(column).to_pandas(), errors="coerce").to_numpy(dtype=float))
         return torch.from_numpy(check_weights(np.concatenate(parts), column))
 
@@ -79,11 +79,19 @@ class Models:
         labels = sorted({row.label for row in moment.rows} - {None})
         return outcome(task_of(self.store.settings)).too_few(labels) if moment.rows else "nothing is measured yet"
 
-    def at(self, moment: Moment) -> "Model":
-        """The model of this moment's measurements."""
+    def ready(self, moment: Moment) -> "Model | None":
+        """The model of this moment's measurements if it is in memory or in the store."""
         if self.last is None or self.last[0] != moment.basis:
-            self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
-        return self.last[1]
+            kept = self.kept(moment.basis)
+            self.last = None if kept is None else (moment.basis, kept)
+        return None if self.last is None else self.last[1]
+
+    def at(self, moment: Moment) -> "Model":
+        """The model of this moment's measurements, fitted if need be."""
+        if (found := self.ready(moment)) is None:
+            found = self.fit(moment)
+            self.last = (moment.basis, found)
+        return found
 
     def told(self, moment: Moment) -> "Told":
         """The measurements of this moment, with the controls of their plates."""
@@ -95,17 +103,16 @@ class Models:
         return read(moment.rows, controls, is_log(self.store.settings))
 
     def fit(self, moment: Moment, keep: bool = True) -> "Model":
-        """Fitted now; kept where this user may write."""
+        """The model of this moment, fitted now and kept where this user may write."""
         from safetensors.torch import save
 
         from aicau.campaign.choice import keys_of, model_round
         from aicau.campaign.model import fit
 
-        settings, task = self.store.settings, task_of(self.store.settings)
-        keys = keys_of(settings["seed"], model_round(moment, task))
-        how = (strategy_of(settings), task, ensemble_of(settings), moment.basis, is_log(settings))
-        model = fit(self.features(), self.told(moment), keys, *how)
-        if keep and not self.store.read_only:
+        settings = self.store.settings
+        keys = keys_of(settings["seed"], model_round(moment, task_of(settings)))
+        model = fit(self.features(), self.told(moment), keys, settings, moment.basis)
+        if keep and self.keep and not self.store.read_only:
             tensors, info = model.pack()
             blob = save(tensors)
             with self.store.writing(model=True) as session:
@@ -113,7 +120,7 @@ class Models:
         return model
 
     def kept(self, basis: int) -> "Model | None":
-        """The model that was kept of so many tells; None where there is none that can be read."""
+        """The model that was kept after so many tells; None where none can be read."""
         from safetensors import SafetensorError
         from safetensors.torch import load
 
@@ -121,14 +128,15 @@ class Models:
 
         with self.store.reading() as session:
             row = session.model(basis)
-        how = (strategy_of(self.store.settings), task_of(self.store.settings), is_log(self.store.settings))
+        if row is None:
+            return None
         try:
-            return None if row is None else unpack(load(bytes(row.tensors)), row.info, self.features(), *how)
+            return unpack(load(bytes(row.tensors)), row.info, self.features(), self.store.settings)
         except (SafetensorError, AttributeError, LookupError, RuntimeError, TypeError, ValueError):
             return None  # damaged: it is fitted again
 
     def past(self, basis: int, round: int, keep: bool = False) -> "Model | None":
-        """The model of an earlier round; fitted again where none was kept. None where nothing could be fitted."""
+        """The model of an earlier round, fitted again where none was kept; None where none could be fitted."""
         if (kept := self.kept(basis)) is not None:
             return kept
         with self.store.reading() as session:
@@ -143,7 +151,7 @@ class Models:
             return [(basis, round) for basis, round, _ in session.model_rounds()]
 
     def renew(self) -> None:
-        """Fit the models again that an earlier version kept: it did not say what it expected of its errors."""
+        """Fit models of earlier versions again: their figures have no expected error."""
         with self.store.reading() as session:
             old = [(basis, round) for basis, round, own in session.model_figures() if own.get("unknown") is None]
         for basis, round in old:

@@ -1,7 +1,7 @@
-"""Results of plates with a layout: rows by well become rows by id, and rows of controls go their own way.
+"""Results of plates with a layout: rows by well become rows by id, and rows of controls are taken out.
 
-Controls are kept in the history (events of kind `controls`, as JSON): a control of a plate and well told again replaces
-the earlier value. They say how far each plate is shifted (`aicau.gp.noise`), and are never predicted.
+Controls are kept in the history (events of kind `controls`, as JSON); a later value of the same plate and well replaces
+the earlier one. They show the shift of each plate (`aicau.gp.plates`), and are never predicted.
 """
 
 import json
@@ -38,10 +38,8 @@ class Control(NamedTuple):
 
 
 def _texts(sheet: Sheet, column: str | None, empty: bool = True) -> list[str]:
-    """Text without blanks around; nothing of a column that is not there."""
-    if column is None:
-        return [""] * sheet.rows
-    return list(pc.utf8_trim_whitespace(sheet.texts(column, empty)).to_pylist())
+    """Text without blanks around; empty where the column is missing."""
+    return [""] * sheet.rows if column is None else pc.utf8_trim_whitespace(sheet.texts(column, empty)).to_pylist()
 
 
 def layouts(session: Session) -> dict[int, dict[str, Any]]:
@@ -63,7 +61,7 @@ def control_names(session: Session) -> set[str]:
 
 
 def check_apart(names: Collection[str], ids: pa.Array | pa.ChunkedArray) -> None:
-    """Results are told by name: a control is not called as a candidate is."""
+    """Refuse a control with the name of a candidate: results are told by these names."""
     found = pa.array(sorted(names), pa.string())
     if both := found.filter(pc.is_in(found, value_set=pc.utf8_trim_whitespace(ids))).to_pylist():
         raise InputError(
@@ -88,16 +86,16 @@ def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
 
 def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
     batch, several = sheet.called(settings["batch"]), "targets" in settings
-    there = {one: name for one in targets_of(settings) if (name := sheet.called(one)) is not None}
-    if batch is None or not there:
-        missing = settings["target"] if not there else settings["batch"]
+    columns = {target: name for target in targets_of(settings) if (name := sheet.called(target)) is not None}
+    if batch is None or not columns:
+        missing = settings["batch"] if columns else settings["target"]
         raise InputError(f"{sheet.name} has rows of controls but no column {missing!r}, which they need; add it")
-    bad = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
-    rows = list(zip(_texts(sheet, id), _texts(sheet, batch, empty=False), strict=True))  # what stands on which plate
+    failed = np.array([one.lower() == "failed" for one in _texts(sheet, sheet.called("status"))], dtype=bool)
+    rows = list(zip(_texts(sheet, id), _texts(sheet, batch, empty=False), strict=True))  # (control, plate)
     texts, found = _texts(sheet, sheet.called("well")), []
-    for target, name in there.items():
+    for target, name in columns.items():
         count = Counter[tuple[str, str]]()
-        skip = bad | sheet.blank(name) if several else bad
+        skip = failed | sheet.blank(name) if several else failed
         value = results.values(sheet, name, skip, results.LARGEST)
         for at in np.flatnonzero(~skip).tolist():
             count[rows[at]] += 1
@@ -107,7 +105,7 @@ def _controls(sheet: Sheet, settings: dict[str, Any], id: str) -> list[Control]:
 
 
 def _well(sheet: Sheet, row: int, text: str) -> str:
-    """The name of a well as we write it; nothing where nothing stands."""
+    """The name of a well, such as A01; empty for an empty cell."""
     try:
         return wells.name(*wells.place(text)) if text else ""
     except InputError as error:
@@ -115,44 +113,45 @@ def _well(sheet: Sheet, row: int, text: str) -> str:
 
 
 def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[str, Any]]) -> list[str]:
-    """The id that stands in each well of each plate, or the name of its control."""
+    """The candidate or control in each well of each plate, by id or name."""
     plates, texts = _texts(sheet, sheet.called(session.settings["batch"]), empty=False), _texts(sheet, well)
-    where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
-    places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
-    pending: set[int] = set()
-    for row in session.proposals():
-        if (at := json.loads(row.numbers).get("well")) is not None:
-            places[row.ask][str(at)] = row.candidate
-            if row.status == PENDING:
-                pending.add(row.ask)
-    on: dict[str, set[int]] = defaultdict(set)  # plate -> candidates that were told of it
+    places: dict[int, dict[str, Any]] = defaultdict(dict)  # ask -> well -> candidate, or the name of a control
+    placed = _placed(session)
+    for row, at in placed:
+        places[row.ask][at] = row.candidate
+    on: dict[str, set[int]] = defaultdict(set)  # plate -> candidates with results of it
     for row in session.measurements(current=False):
         on[row.batch or ""].add(row.candidate)
+    pending = sorted({row.ask for row, _ in placed if row.status == PENDING})
     asks: dict[str, int] = {}
     for plate in dict.fromkeys(plates):
-        some = [ask for ask, own in places.items() if on[plate] & set(own.values())] or sorted(pending)
+        some = [ask for ask, own in places.items() if on[plate] & set(own.values())] or pending
         if len(some) != 1:
             words = "no batch with wells is pending" if not some else f"{len(some)} batches with wells are pending"
             raise InputError(
                 f"{sheet.name}: {words}, so it is not clear what plate {plate!r} holds; add the column of ids"
             )
         asks[plate] = some[0]
-    found: list[Any] = []
-    for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
-        at = _well(sheet, line, text)
-        candidate: Any = where.get(asks[plate], {}).get(at, places[asks[plate]].get(at))
-        if candidate is None:
-            raise InputError(
-                f"{sheet.at(line, well)}: nothing was put into well {shown(text)}; check it, or leave the row out"
-            )
-        found.append(candidate)
+    for ask in {*asks.values()} & every.keys():
+        places[ask] |= {at: name for name, own in every[ask]["controls"].items() for at in own}
+    found: list[Any] = [places[asks[plate]].get(_well(sheet, n, texts[n])) for n, plate in enumerate(plates)]
+    if None in found:
+        n = found.index(None)
+        words = f"nothing was put into well {shown(texts[n])}; check it, or leave the row out"
+        raise InputError(f"{sheet.at(n, well)}: {words}")
     index = sorted({one for one in found if isinstance(one, int)})
     names = dict(zip(index, described(session, index).iloc[:, 0].astype(str), strict=True))
-    return [one if isinstance(one, str) else names[one] for one in found]
+    return [names.get(one, one) for one in found]
+
+
+def _placed(session: Session) -> list[tuple[Any, str]]:
+    """The proposed points that have a well, and their wells."""
+    every = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
+    return [(row, well) for row, well in every if well is not None]
 
 
 def kept(session: Session, basis: int | None = None) -> list[Control]:
-    """The controls as they stand after so many tells, the last value of each plate and well."""
+    """The last value of each control, plate and well after so many tells."""
     found: dict[tuple[str, str, str, str], Control] = {}
     gone, names = changes.void(session), changes.renamed(session)
     for row, detail in changes.changes(session, KIND):
@@ -197,12 +196,11 @@ def control_rows(layout: dict[str, Any] | None, id: str, frame: pd.DataFrame) ->
 
 
 def frame(session: Session) -> pd.DataFrame:
-    """Every well that was asked for or holds a control, by ask: what stands there, its state, and what came out."""
+    """Every well that was asked for or holds a control, by ask: its candidate or control, state and result."""
     told: dict[int, list[Any]] = defaultdict(list)
     for row in session.measurements():
         told[row.candidate].append(row)
-    asked = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
-    asked = [(row, well) for row, well in asked if well is not None]
+    asked = _placed(session)
     ids = described(session, [row.candidate for row, _ in asked]).iloc[:, 0].astype(str)
     basis = {row.id: row.basis for row in session.table(schema.asks)}
     rows: list[tuple[Any, ...]] = []

@@ -1,17 +1,17 @@
-"""Are we done yet? The error over all candidates, from what the store keeps: no model is loaded, PyTorch is not needed.
+"""The expected error over all candidates, and advice. It comes from the store: no model is loaded, without PyTorch.
 
 | symbol | name in code | meaning |
 |---|---|---|
-| u(x) | `unknown` | expected error of what is handed out, against the truth (squared for values) |
+| u(x) | `unknown` | expected error of a prediction against the truth (squared for values) |
 | ū | `Figures.unknown` | its mean over the pool, as the model of a round stated it |
-| s(x) | `noise` | expected error of one measurement against the truth, its plate's shift not counted |
+| s(x) | `noise` | expected error of one measurement against the truth, without the shift of its plate |
 | g | `common` | part of ū that all plates share |
-| c | `factor` | how much larger errors turned out on batches that came after the model had stated u(x) |
-| w | `SHARE` | part of s that may be the model's own error, as long as little was measured twice |
+| c | `factor` | errors on the batches that came next, relative to the u(x) stated for them |
+| w | `SHARE` | part of s that may be an error of the model, while few candidates were measured twice |
 
-The error over the pool is c·(ū − g) + g + w·s̄. New points are chosen where u(x) is large, so their mean error says
-little about the pool; what says something is how large their errors were **beside the u(x) that was stated for them**,
-and c is just that. A new plate shifts all its values: its mean error is taken out first.
+The error over the pool is c·(ū − g) + g + w·s̄. New points are chosen where u(x) is large, so their mean error is not
+that of the pool. The ratio of their errors to **the u(x) stated for them** holds for the pool, too: it is c. The mean
+error of a new plate is its shift, and is taken out first.
 """
 
 from collections import defaultdict
@@ -43,7 +43,7 @@ HELD += ["loss", "unknown", "noise"]
 
 @dataclass(frozen=True)
 class Progress:
-    """Rounds with the error over the pool, and measurements beside what had been predicted of them."""
+    """Rounds with the error over the pool, and measurements beside the predictions made before them."""
 
     rounds: pd.DataFrame  # COLUMNS, and of the batch that came next: held_out, held_out_centred
     held: pd.DataFrame  # HELD, error and moved: one row per candidate and batch, none that had been measured before
@@ -64,7 +64,7 @@ def factor(loss: Any, unknown: Any, noise: Any, age: Any = 0) -> tuple[float, fl
 
 
 def centred(held: pd.DataFrame, shared: float) -> pd.DataFrame:
-    """Squared errors with the mean of their batch, `moved`, taken out; a batch of one has its shift among its noise."""
+    """Squared errors without the mean of their batch, `moved`; for a batch of one the shift is part of the noise."""
     mean = held.groupby("batch").error.transform("mean")
     size = held.groupby("batch").error.transform("size").to_numpy()
     alone = size == 1
@@ -73,18 +73,18 @@ def centred(held: pd.DataFrame, shared: float) -> pd.DataFrame:
 
 
 def over_pool(figures: dict[str, Any], held: pd.DataFrame, root: bool, plates: int = 0) -> dict[str, float]:
-    """The error over all candidates with its interval, beside that of the mean and the noise.
+    """The error over all candidates with its interval, that of predicting the mean, and the noise.
 
     Parameters
     ----------
     figures : dict
         Of the model (`aicau.prediction.Figures`).
     held : DataFrame
-        What was held out before it: `loss`, `unknown`, `noise`, and `basis`, the tells behind the model that stated it.
+        Earlier held-out errors: `loss`, `unknown`, `noise`, and `basis`, the tells behind the model that predicted.
     root : bool
         Whether errors are squares.
     plates : int
-        How many there were; of one alone nobody knows the shift, which is then taken to be as large as the noise.
+        How many there were. The shift of a single plate is unknown, and taken to be as large as the noise.
     """
     age = held.basis.map({basis: at for at, basis in enumerate(sorted(held.basis.unique(), reverse=True))})
     c, doubt = factor(held.loss, held.unknown, held.noise, age)
@@ -103,9 +103,9 @@ def over_pool(figures: dict[str, Any], held: pd.DataFrame, root: bool, plates: i
 
 
 def explained(held: pd.DataFrame) -> float:
-    """R² of what was predicted of new candidates, within their batches; of the last three models where that is more.
+    """R² of predictions of new candidates within their batches, of all models or of the last three if that is larger.
 
-    NaN where too little was held out to tell.
+    NaN where too little was held out.
     """
     by = held.groupby(["basis", "batch"])
     some = held[["error", "measured"]]
@@ -118,7 +118,7 @@ def explained(held: pd.DataFrame) -> float:
 
 
 def look(session: Session) -> Progress:
-    """Of what was asked, told and fitted so far."""
+    """The progress of a campaign so far."""
     settings = session.settings
     root = task_of(settings) == "regression"
     fitted = [one for one in session.model_figures() if one[2].get("unknown") is not None]
@@ -151,7 +151,7 @@ def look(session: Session) -> Progress:
 
 
 def _held(session: Session) -> pd.DataFrame:
-    """What was measured of new candidates, beside what their ask predicted."""
+    """Measurements of new candidates, beside what their ask predicted."""
     task, log, current = task_of(session.settings), is_log(session.settings), session.measurements()
     classes = len({row.label for row in current} - {None})
     asks = {row.id: row for row in session.table(schema.asks)}
@@ -191,8 +191,8 @@ def _held(session: Session) -> pd.DataFrame:
 def gain(measurements: Any, local: Any, common: float, shared: float) -> float:  # (rounds,) twice
     """Share of the error over the pool that another batch, as large as the last, is expected to take away.
 
-    What a model states of its own error (`local`) falls about as a power of the measurements: that of the rounds so
-    far, shrunk to `POWER` for the root of it. What plates share falls as their number grows.
+    The error that a model states (`local`) falls about as a power of the measurements: the power of the rounds so far,
+    shrunk to `POWER` (for its root). The part that plates share falls as their number grows.
     """
     rows, stated = np.asarray(measurements, dtype=float), np.maximum(np.asarray(local, dtype=float), 1e-300)
     moved = np.log(rows) - np.log(rows).mean()

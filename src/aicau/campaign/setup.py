@@ -1,4 +1,4 @@
-"""What a campaign is set up with: checked once when it is created, read from its settings ever after."""
+"""The settings of a campaign: checked when it is created, and read ever after."""
 
 import getpass
 import os
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 LONGEST = 200  # characters of a name
 MOST_WELLS = 1000  # of a point: each is a row
-COMBINED, ALONE = "combined", "paper"  # what a campaign predicts with: all models together, or the networks alone
-REMOVED = {"joint": "gain", "rehearsed": "gain", "conditional": "spread", "power": "spread"}  # and what serves
-REMOVED |= {"slope": "difference"}
+COMBINED, ALONE = "combined", "paper"  # what predicts: all models together, or the networks alone
+# Words of strategies that were removed, and those that replace them in campaigns made before.
+REMOVED = {"joint": "gain", "rehearsed": "gain", "conditional": "spread", "power": "spread", "slope": "difference"}
 
 
 def columns_for(
@@ -34,7 +34,7 @@ def columns_for(
     weight: str | None,
     cost: str | None,
 ) -> dict[str, Any]:
-    """The settings of a new campaign that are about columns; invalid ones are refused before anything is made."""
+    """The settings of a new campaign about the columns of its tables."""
     if isinstance(ignore, str) or not isinstance(ignore, Collection):
         raise InputError(f"ignore is a list of names of columns; got {shown(ignore)}")
     roles = [("id", id), *(("target", one) for one in targets), *([] if batch is None else [("batch", batch)])]
@@ -45,7 +45,7 @@ def columns_for(
         if role != "id" and (sheet.has(text) or text.casefold() == id.strip().casefold()):
             raise InputError(f"{sheet.name} has a column {text!r}, which is to hold the {role}; rename one of them")
     kind = next(sheet.parts()).array(id, "; name the one that tells candidates apart: --id COLUMN (Python: id=)").type
-    whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` may not be able to give back
+    whole = pa.types.is_integer(kind) and kind != pa.uint64()  # which `ids_of` cannot always give back
     counts = [check_counts(part, weight, cost) for part in sheet.parts()] if (weight, cost) != (None, None) else []
     if weight is not None:
         check_weights(np.concatenate(counts), weight)
@@ -58,7 +58,7 @@ def columns_for(
 
 
 def check_targets(targets: Sequence[str], shares: Mapping[str, float] | None, goal: str) -> dict[str, Any]:
-    """What is kept of one target or several: their names, and how much each counts."""
+    """The settings of a new campaign about its targets; several have weights."""
     names = [name.strip() for name in targets]
     if not names:
         raise InputError("a campaign needs a target: what the column of results will be called")
@@ -82,7 +82,7 @@ def check_targets(targets: Sequence[str], shares: Mapping[str, float] | None, go
 
 
 def check_name(what: str, name: Any) -> str:
-    """A text that people can read and a database can keep."""
+    """The same name, if people can read it and a database can keep it."""
     if not isinstance(name, str) or not folded(name):
         raise InputError(f"{what} needs a name; got {shown(name)}")
     if len(name) > LONGEST:
@@ -93,19 +93,19 @@ def check_name(what: str, name: Any) -> str:
 
 
 def check_size(n: Any, what: str = "a batch holds at least one point, a whole number", most: float = np.inf) -> int:
-    """How many points to ask for, or another whole number from 1."""
+    """A number of points, or another whole number from 1."""
     if isinstance(n, bool) or not isinstance(n, int | float | np.integer | np.floating) or not 1 <= n <= most or n % 1:
         raise InputError(f"{what}; got {shown(n)}")
     return int(n)
 
 
 def room(moment: Moment, total: int) -> int:
-    """Candidates that can be proposed."""
+    """How many candidates can be proposed."""
     return total - len(set(moment.pending) | set(moment.barred))
 
 
 def check_room(moment: Moment, n: int, total: int) -> None:
-    """As many points must be left to propose."""
+    """Refuse more points than can be proposed."""
     if n > (left := room(moment, total)):
         raise InputError(
             f"{shown(n)} points were asked for and only {left} of {total} can be proposed ({len(moment.pending)} are"
@@ -114,7 +114,7 @@ def check_room(moment: Moment, n: int, total: int) -> None:
 
 
 def check_author(name: str | None) -> str:
-    """Who does something: this name, $AICAU_AUTHOR, or who is logged in."""
+    """The name for the history: this one, $AICAU_AUTHOR, or the user who is logged in."""
     name = name or os.environ.get("AICAU_AUTHOR", "").strip()
     if not name:
         try:
@@ -125,30 +125,30 @@ def check_author(name: str | None) -> str:
 
 
 def check_weights(values: NDArray[np.float64], column: str) -> NDArray[np.float64]:
-    """How much candidates count: numbers from 0, not all of them 0."""
+    """The same weights of candidates, if they are 0 or more and not all 0."""
     wrong = ~(np.isfinite(values) & (values >= 0))
     if wrong.any():
         raise InputError(
-            f"column {column!r} says how much each candidate counts, so its numbers are 0 or more;"
-            f" candidate number {int(wrong.argmax()) + 1} has {values[wrong][0]:g}; change it, or name another column"
+            f"the weights in column {column!r} must be 0 or more, and candidate number {int(wrong.argmax()) + 1} has"
+            f" {values[wrong][0]:g}; change it, or name another column"
         )
     if not values.any():
-        raise InputError(f"column {column!r} is 0 everywhere, so no candidate counts; name another column")
+        raise InputError(f"column {column!r} is 0 everywhere, so no candidate has a weight; name another column")
     return values
 
 
 def check_counts(part: Sheet, weight: str | None, cost: str | None) -> NDArray[np.float64]:
-    """How much some candidates count, which is checked as what they cost is."""
+    """The weights of some candidates; their weights and costs are checked."""
     counts = np.ones(part.rows) if weight is None else part.numbers(weight)
     if weight is not None:
-        part.refuse(weight, counts < 0, "how much a candidate counts is 0 or more")
+        part.refuse(weight, counts < 0, "a weight is 0 or more")
     if cost is not None:
         part.refuse(cost, part.numbers(cost) <= 0, "a cost is a number above 0")
     return counts
 
 
 def check_goal(goal: Any, task: str) -> str:
-    """A goal that goes with what is measured, in its shortest form."""
+    """The goal in its shortest form, if it fits the task."""
     from aicau.acquisition.goals import Goal
 
     found = Goal.parse(goal)
@@ -157,8 +157,8 @@ def check_goal(goal: Any, task: str) -> str:
     return str(found)
 
 
-def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> str:
-    """Words that mean something and go together, and a seed that is one; returns the task."""
+def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> None:
+    """Refuse unknown words, and a strategy that does not work for the task."""
     from aicau.campaign.choice import try_out
     from aicau.core import checks
 
@@ -170,7 +170,6 @@ def check_model(strategy: str | None, seed: int, task: str, ensemble: str) -> st
         raise unknown("ensemble", ensemble, [COMBINED, ALONE])
     try_out("default" if strategy is None else str(strategy), task)
     checks.seed(seed)
-    return task
 
 
 def parse_strategy(text: str, task: str) -> "Strategy":
@@ -178,7 +177,7 @@ def parse_strategy(text: str, task: str) -> "Strategy":
     from aicau.prediction import outcome
     from aicau.strategy import Strategy
 
-    words = [REMOVED.get(word, word) for word in str(text).strip().lower().split(":")]  # of campaigns made before
+    words = [REMOVED.get(word, word) for word in str(text).strip().lower().split(":")]
     strategy = Strategy.parse(":".join(word for word in words if word), task=outcome(task).task(("0", "1")))
     if "perfect" in words:
         raise InputError(f"strategy {text!r} knows the truth, which only a simulation has; try 'direct' for the bias")
@@ -186,32 +185,31 @@ def parse_strategy(text: str, task: str) -> "Strategy":
 
 
 def task_of(settings: dict[str, Any]) -> str:
-    """`regression`, as all campaigns were once, `classification` or `count`."""
+    """`regression` (all campaigns of the first versions), `classification` or `count`."""
     return str(settings.get("task", "regression"))
 
 
 def ensemble_of(settings: dict[str, Any]) -> str:
-    """What predicts; all campaigns had the paper's networks once, and what was removed is combined with them now."""
+    """What predicts: the networks alone in campaigns of the first versions, `combined` for ensembles that are gone."""
     return ALONE if settings.get("ensemble", ALONE) == ALONE else COMBINED
 
 
 def targets_of(settings: dict[str, Any]) -> dict[str, float]:
-    """What is measured, and how much each counts when a batch is chosen."""
+    """The name of each target, and its weight when a batch is chosen."""
     return dict(settings["targets"]) if "targets" in settings else {str(settings["target"]): 1.0}
 
 
 def is_log(settings: dict[str, Any]) -> bool:
-    """Whether the target is positive and counts by its logarithm."""
+    """Whether the model is fitted to the logarithm of the target."""
     return settings.get("scale") == "log"
 
 
 def called(settings: dict[str, Any]) -> str:
-    """What errors are errors of."""
+    """The name of what errors are in: the target, or its logarithm."""
     return f"ln {settings['target']}" if is_log(settings) else str(settings["target"])
 
 
 def check_scale(scale: str, task: str) -> str:
-    """`linear` or `log`; only values have a scale."""
     if scale not in ("linear", "log"):
         raise unknown("scale", str(scale), ["linear", "log"])
     if scale == "log" and task != "regression":

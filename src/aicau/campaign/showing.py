@@ -1,4 +1,4 @@
-"""What a campaign predicts, and how it does: the expected error by round, what to do next, and its figures."""
+"""The verbs of a campaign that use its models: status, predictions, expected errors, advice, report and figures."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Showing(Looking):
-    """The verbs of a campaign that show what its models are worth; they fit what is missing."""
+    """The verbs that use models; those that are missing are fitted."""
 
     def status(self) -> dict[str, Any]:
         """Counts, settings and `warnings`, as plain JSON."""
@@ -69,7 +69,7 @@ class Showing(Looking):
             }
 
     def warnings(self) -> list[str]:
-        """What may not be meant so: columns of the pool that read oddly, values far from what is known."""
+        """Possible mistakes: columns of the pool that look wrong, and unusual values."""
         with self.store.reading() as session:
             return _warnings(session)
 
@@ -125,7 +125,7 @@ class Showing(Looking):
             return pa.concat_tables(self.predictions(details, engine)).to_pandas()
         check_new(named(path), force, self.store.engine.url.database)
         stream = self.predictions(details, engine)
-        whole = itertools.chain([next(stream)], stream)  # what cannot be predicted is said before a file is begun
+        whole = itertools.chain([next(stream)], stream)  # raises here, before a file is begun
         write_whole(Path(path), lambda partial: tables.write(whole, partial), force)
         return None
 
@@ -156,7 +156,7 @@ class Showing(Looking):
         return self.outlook().advice
 
     def outlook(self) -> Progress:
-        """What `progress` and `advice` come from, with measured beside predicted values; fits what is missing."""
+        """Rounds, advice, and measured values beside their predictions; missing models are fitted."""
         self._check_one()
         moment = self.moment()
         if not self.models.missing(moment):
@@ -247,16 +247,13 @@ def _measured(session: Session) -> dict[int, tuple[Any, int]]:
 
 
 def _now(session: Session) -> dict[str, Any] | None:
-    """The error over all candidates as the last fitted model expects it, and what to do; None before the first."""
+    """The last row of `progress`, and the advice; None before the first model."""
     found = look(session)
-    if found.rounds.empty:
-        return None
-    now = found.rounds[COLUMNS].iloc[-1]
-    return {k: int(now[k]) if k in COLUMNS[:2] else float(now[k]) for k in COLUMNS} | {"advice": found.advice}
+    rows: list[dict[Any, Any]] = found.rounds[COLUMNS].to_dict("records")
+    return rows[-1] | {"advice": found.advice} if rows else None
 
 
 def _warnings(session: Session) -> list[str]:
-    """Columns of the pool that read oddly, and values far from what is known that nobody corrected."""
     words = candidates.notes(session.settings["columns"], session.settings["candidates"])
     far = changes.suspects(session)
     there = [row for row in session.measurements() if row.id in far] if far else []
@@ -264,9 +261,9 @@ def _warnings(session: Session) -> list[str]:
     for row, name in zip(there, names, strict=True):
         expected, tell = far[row.id]
         where = "" if row.batch is None else f" on {row.batch!r}"
-        what = f"{row.target or session.settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell})"
         words.append(
-            f"{what} is far from what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell"
-            " --correct'; is it right? say so with 'aicau confirm'"
+            f"{row.target or session.settings['target']} {row.value:.6g} of {name!r}{where} (tell {tell}) is far from"
+            f" what was known (about {expected:.3g}); is it a slip? replace it with 'aicau tell --correct'; is it"
+            " right? say so with 'aicau confirm'"
         )
     return words

@@ -1,4 +1,4 @@
-"""A table of results on its way into a campaign, or only checked: what it would change, row by row."""
+"""The verbs of a campaign that take results in, or only check what a table of results would change."""
 
 import re
 from collections import Counter
@@ -25,12 +25,12 @@ from aicau.tables.sheet import Sheet
 
 MOST_WRONG = 20  # rows that are named; a file with more is wrong as a whole
 NEW, KNOWN, CONTROL, BLANK, WRONG = "new", "known already", "control", "not filled in", "looks wrong"
-# Rows of candidates, those of controls, notes on how they were read, and the table without controls.
+# Measurements of candidates, those of controls, notes on how they were read, and the table without controls.
 Parsed = tuple[list[Measurement], list[Control], list[str], Sheet]
 
 
 class _Undo(Exception):
-    """Ends a transaction whose changes nobody wants."""
+    """Ends a transaction without its changes."""
 
 
 class Telling(Looking):
@@ -39,7 +39,7 @@ class Telling(Looking):
     def tell(
         self, table: Any, correct: bool = False, new: Sequence[str] = (), sheet: str | None = None, skip: int = 0
     ) -> dict[str, Any]:
-        """What came out: all rows of the table, or none of them. Rows that are known already are not stored again.
+        """Store results: all rows of the table, or none of them. Rows that are known already are not stored again.
 
         Parameters
         ----------
@@ -104,7 +104,7 @@ class Telling(Looking):
         return shown.assign(outcome=outcome, note=[wrong.get(line, "") for line in numbers.tolist()]), counts
 
     def _try(self, sheet: Sheet, correct: bool, new: Sequence[str]) -> tuple[dict[int, str], dict[str, Any]]:
-        """What every line holds that is filled in, and what `tell` would say; nothing is stored."""
+        """The outcome of each row, and what `tell` would return; nothing is stored."""
         rows, controls, _, rest = parsed = self._parsed(sheet)
         added: Counter[Any] = Counter()
         counts: dict[str, Any] = {}
@@ -122,30 +122,30 @@ class Telling(Looking):
         return lines, counts
 
     def _parsed(self, sheet: Sheet) -> Parsed:
-        """What stands in a table."""
         settings = self.settings
         with self.store.reading() as session:
             ids = candidates.all_ids(session.ids())
             rest, controls = plates.split(sheet, session)
-            names = sorted(plates.control_names(session))  # they may be meant, too
+            names = sorted(plates.control_names(session))
         rows: list[Measurement] = []
         notes: list[str] = []
         if rest.rows or not controls:
-            ids = pa.concat_arrays([ids, pa.array(names, pa.string())])
+            ids = pa.concat_arrays([ids, pa.array(names, pa.string())])  # a mistyped id may be that of a control
             how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
             rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
         values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
-        for value, where in values if is_log(settings) else ():  # a logarithm needs positive ones
+        for value, where in values if is_log(settings) else ():
             if value is not None and value <= 0:
-                words = "write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
-                what = f"{settings['target']} is {value:g}"
-                raise InputError(f"{sheet.name}, {where}: {what}, and --scale log needs positive values; {words}")
+                raise InputError(
+                    f"{sheet.name}, {where}: {settings['target']} is {value:g}, and --scale log needs positive values;"
+                    " write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
+                )
         return rows, controls, notes, rest
 
     def _store(
         self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]
     ) -> dict[str, Any]:
-        """What a file changed, as plain JSON. A file of controls alone counts as a tell, so that models know of it."""
+        """Store a table; returns what changed, as plain JSON. Controls alone are a tell, too: models depend on them."""
         rows, controls, notes, _ = parsed
         digest, distinct = results.digest(rows, correct), [new] if isinstance(new, str) else list(new)
         if rows or not controls:

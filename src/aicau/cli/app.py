@@ -16,14 +16,14 @@ from aicau.core.files import reason
 if TYPE_CHECKING:
     from aicau.campaign.campaign import Campaign
 
-START = time.perf_counter()  # so that a command can say what it took with its imports
+START = time.perf_counter()  # so that a command can say how long it took with its imports
 
 
 class Verbs(typer.core.TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except Exception as error:  # of the arguments: it quotes them
+        except Exception as error:  # about arguments: it quotes them
             if isinstance(words := getattr(error, "message", None), str):
                 for word in filter(secretive, sys.argv[1:]):
                     words = words.replace(word, "(an address)")

@@ -19,7 +19,7 @@ def init(
     campaign: opt.Where,
     candidates: Annotated[Path, Argument(help="CSV, Excel or Parquet: one row per candidate")],
     target: Annotated[list[str], Option(help="The column of results, as it will be called; repeat for several")],
-    id: Annotated[str, Option(help="The column that tells candidates apart")] = "id",
+    id: Annotated[str, Option(help="The column of ids, different for every candidate")] = "id",
     batch: opt.Batch = None,
     strategy: opt.Strategy = None,
     task: Annotated[str, Option(help="What a result is: regression, classification or count")] = "regression",
@@ -36,7 +36,7 @@ def init(
     scale: Annotated[str, Option(help="linear, or log for a positive target whose errors are ratios")] = "linear",
     cost: Annotated[str | None, Option(help="The column with the cost of one measurement of each candidate")] = None,
     in_place: Annotated[bool, Option("--in-place", help="Do not copy candidates out of their Parquet files")] = False,
-    target_weight: Annotated[list[str] | None, Option(help="How much a target counts: yield=2; repeat")] = None,
+    target_weight: Annotated[list[str] | None, Option(help="The weight of a target: yield=2; repeat")] = None,
     author: opt.Author = None,
     as_json: opt.Json = False,
 ) -> None:
@@ -103,7 +103,7 @@ def ask(
 ) -> None:
     """Get the next batch: id, features, replicate and reason. Its points are pending until they are told or abandoned.
 
-    Goal, weight and plate are those of the campaign, unless this batch is to have others.
+    Goal, weight and plate are those of the campaign, unless others are given for this batch.
     A file has empty columns for the result, the batch and the status: fill them in and tell the file.
 
     Example: aicau ask screen.db 96 --out plate-1.csv
@@ -124,7 +124,7 @@ def ask(
     try:
         hand_out(frame, out, force, as_json, f"{words} (a preview)" if preview else f"{words}\n{fill}", blank)
         sys.stdout.flush()
-    except Exception as error:  # it is too late to take the points back
+    except Exception as error:  # the points are reserved already
         if preview:
             raise
         raise StoreError(
@@ -188,7 +188,7 @@ def status(campaign: opt.Where, as_json: opt.Json = False) -> None:
     with opened(campaign) as one:
         found = one.status()
     closed = f", {found['excluded']} excluded" if found["excluded"] else ""
-    lines: tuple[str, ...] = (
+    lines = [
         f"{many(found['candidates'], 'candidate')}, {found['measured']:,} of them measured"
         f" ({many(found['measurements'], 'measurement')}, {many(found['failed_wells'], 'failed well')},"
         f" {many(found['superseded'], 'superseded row')}){closed}",
@@ -203,11 +203,10 @@ def status(campaign: opt.Where, as_json: opt.Json = False) -> None:
         *(f"note: {words}" for words in found["warnings"][:10]),
         *([f"note: {len(found['warnings']) - 10} more; --json has all of them"] if len(found["warnings"]) > 10 else []),
         f"next: {_next(campaign, found)}",
-    )
+    ]
     for name, own in found.get("targets", {"": found}).items():
-        if own["progress"]:
-            words = f"after {own['progress']['measurements']} measurements: {own['progress']['advice']}"
-            lines += (f"{name} {words}" if name else words,)
+        if now := own["progress"]:
+            lines.append(f"{name} after {now['measurements']} measurements: {now['advice']}".lstrip())
     say(as_json, found, "\n".join(lines))
 
 

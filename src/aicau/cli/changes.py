@@ -1,4 +1,4 @@
-"""The verbs that change a campaign while it runs, and those that list what it holds."""
+"""The verbs that change a campaign while it runs, and those that list its content."""
 
 from pathlib import Path
 from shlex import quote

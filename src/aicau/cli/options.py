@@ -6,10 +6,12 @@ from typing import Annotated
 from typer import Argument, Option
 
 Where = Annotated[str, Argument(metavar="CAMPAIGN", help="A file such as screen.db, or postgresql://host/database")]
-Batch = Annotated[str | None, Option(help="The column that says what is measured together, such as plate or day")]
+Batch = Annotated[str | None, Option(help="The column with the batch of each measurement, such as plate or day")]
 Strategy = Annotated[str | None, Option(help="How batches after the first are chosen, such as pemse:direct:spread")]
-Goal = Annotated[str | None, Option(help="What counts: map (all alike), max, min, above:3.5 or below:3.5")]
-Weight = Annotated[str | None, Option(help="The column that says how much each candidate counts")]
+Goal = Annotated[
+    str | None, Option(help="What to predict well: map (all candidates), max, min, above:3.5 or below:3.5")
+]
+Weight = Annotated[str | None, Option(help="The column with the weight of each candidate")]
 Layout = Annotated[str | None, Option(help="The plate: 96, 384 or a CSV file with a column 'well'")]
 Control = Annotated[list[str] | None, Option(help="A control on every plate: DMSO=8 wells or DMSO=A01+H12; repeat")]
 Edges = Annotated[bool, Option(help="Use the outermost wells of the plate")]

@@ -1,4 +1,4 @@
-"""The verbs of a campaign that hand out what came of it: predictions, a report, files, a page."""
+"""The verbs of a campaign that give its results: predictions, a report, files, pages."""
 
 import json
 from itertools import chain
@@ -46,11 +46,11 @@ def predict(
             stream = found.predictions(details, where)
             first = next(stream)
         for at, table in enumerate(chain([first], stream)):
-            if not as_json:
+            if as_json:  # the rows of all tables in one list
+                rows = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
+                print(f"{', ' if at else '['}{rows}", end="")
+            else:
                 show(table, header=at == 0)
-                continue
-            words = json.dumps(plain(table.to_pandas()), allow_nan=False)[1:-1]
-            print(("[" if at == 0 else ", ") + words, end="")
         if as_json:
             print("]")
 

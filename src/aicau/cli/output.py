@@ -1,4 +1,4 @@
-"""What a verb hands out: files that replace nothing by accident, JSON, CSV or a sentence on the standard output."""
+"""The output of a verb: files that replace nothing by accident, JSON, CSV or a sentence on the standard output."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def say(as_json: bool, data: Any, words: str) -> None:
 
 
 def check_out(campaign: str, out: Path | None, force: bool = False, kinds: tuple[str, ...] = TABLES) -> None:
-    """Before anything is done: a file that cannot be written is found out now."""
+    """Refuse a file that cannot be written, before anything is done."""
     if out is None:
         return
     if out.suffix.lower() not in kinds or not os.path.isdir(out.parent) or not os.access(out.parent, os.W_OK):
@@ -41,8 +41,7 @@ def written(out: Path | None, write: Any) -> Any:
 
 def many(count: int, noun: str) -> str:
     """A number and its noun: "1 point", "2 points"."""
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}es" if noun.endswith("ch") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def hand_out(frame: Any, out: Path | None, force: bool, as_json: bool, words: str, blank: Sequence[str] = ()) -> None:
@@ -79,21 +78,14 @@ def progress(words: str, total: int | None = None) -> Iterator[Callable[..., Non
     time: tuple[parts.ProgressColumn, ...] = (parts.TimeElapsedColumn(),)
     if total is not None:
         time = (parts.MofNCompleteColumn(), parts.BarColumn(), parts.TimeRemainingColumn())
-    with parts.Progress(
-        text,
-        *time,
-        console=to,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        disable=not to.is_terminal,
-    ) as bar:
+    own: dict[str, Any] = dict.fromkeys(("redirect_stdout", "redirect_stderr"), False)
+    with parts.Progress(text, *time, console=to, transient=True, disable=not to.is_terminal, **own) as bar:
         yield partial(bar.update, bar.add_task(words, total=total))
 
 
 @contextmanager
 def busy(words: str) -> Iterator[None]:
-    """On a terminal: say what takes so long, and for how many seconds."""
+    """On a terminal: say what is under way, and for how long."""
     if not sys.stderr.isatty():
         yield
         return

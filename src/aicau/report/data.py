@@ -1,4 +1,4 @@
-"""What a report shows, as plain numbers, and its wording for each task."""
+"""The contents of a report as plain numbers, and its wording for each task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from aicau.report.platemap import Plate
 
 @dataclass(frozen=True)
 class Batch:
-    """What was measured together, against the model."""
+    """A batch (a plate, a day) and its shift against the model."""
 
     name: str
     count: int
@@ -37,13 +37,13 @@ class Noise:
 
 @dataclass(frozen=True)
 class Labels:
-    """What labels said, where classes are measured."""
+    """The labels of a classification."""
 
     names: tuple[str, ...]
-    counts: Sequence[int]  # labels of each
+    counts: Sequence[int]  # of each label
     confusion: Sequence[Sequence[int]]  # told (rows) and predicted (columns), out of fold
-    agree: Sequence[int]  # candidates with several labels that all say the same, by that label
-    differ: Sequence[int]  # ... that do not, by the most frequent label
+    agree: Sequence[int]  # candidates with several labels that are all equal, by that label
+    differ: Sequence[int]  # candidates with labels that differ, by the most frequent one
     batches: Sequence[tuple[str, Sequence[int]]]  # labels of each class in each batch
 
     @property
@@ -91,7 +91,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Words:
-    """What the report says about one task and only about it; everything else is in the template."""
+    """The wording of the report that depends on the task; all other words are in the template."""
 
     error: str  # how the error is called
     learning: str

@@ -1,4 +1,4 @@
-"""What a report shows, read from a campaign through its public methods: plain numbers, no drawing."""
+"""The contents of a report, read from a campaign through its public methods."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ _KEPT: "WeakKeyDictionary[Campaign, tuple[int, Contents]]" = WeakKeyDictionary()
 
 
 def gather(campaign: Campaign) -> Contents:
-    """Fits the model of the last measurements where no one has yet; reads everything else. Kept until something new."""
+    """The contents of a report, kept until the campaign changes; fits the models that are missing."""
     version = campaign.version()
     if (kept := _KEPT.get(campaign)) is None or kept[0] != version:
         kept = _KEPT[campaign] = (version, _gather(campaign, campaign.moment()))
@@ -80,11 +80,11 @@ def _gather(campaign: Campaign, moment: Moment) -> Contents:
 
 
 def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model | None) -> dict[str, str]:
-    """What the model says of the points of the last batch now, by id."""
-    wanted = set() if frame is None else set(frame.iloc[:, 0].astype(str))
-    some = {at: id for at, id in names.items() if id in wanted}
-    if model is None or not some:
+    """The present predictions of the points of the last batch, by id."""
+    if model is None or frame is None:
         return {}
+    batch = set(frame.iloc[:, 0].astype(str))
+    some = {at: id for at, id in names.items() if id in batch}
     said = pd.DataFrame(model.predict(list(some)).columns(), index=[*some.values()])
     if "mean" not in said:
         return dict(said["predicted"].astype(str))
@@ -92,13 +92,12 @@ def _predicted(names: dict[int, str], frame: pd.DataFrame | None, model: Model |
 
 
 def _rounds(campaign: Campaign, moment: Moment) -> tuple[pd.DataFrame, list[Check]]:
-    """The model of every round, and what was measured next against it."""
+    """The stated errors of the model of every round, and its predictions checked by the next measurements."""
     bases = campaign.models.rounds()
     ends = [*(basis for basis, _ in bases[1:]), moment.basis]
     rounds, checks = [], []
     for (basis, number), end in zip(bases, ends, strict=False):
-        model = campaign.models.past(basis, number, keep=True)
-        if model is None:
+        if (model := campaign.models.past(basis, number, keep=True)) is None:
             continue
         seen = {row.candidate for row in moment.history if row.tell <= basis}
         new = [row for row in moment.rows if basis < row.tell <= end and row.candidate not in seen]
@@ -110,12 +109,11 @@ def _rounds(campaign: Campaign, moment: Moment) -> tuple[pd.DataFrame, list[Chec
 
 
 def _calibration(checks: Sequence[Check]) -> list[tuple[float, float, int]]:
-    """(stated, observed, number) of what was said before the measurement: by level of intervals, or in groups of
-    similar probabilities."""
+    """(stated probability, observed share, number) of predictions: by level of intervals, or in groups of similar
+    probabilities."""
     if not checks:
         return []
-    stated = np.concatenate([check.stated.ravel() for check in checks])
-    true = np.concatenate([check.true.ravel() for check in checks])
+    stated, true = (np.concatenate([getattr(c, name).ravel() for c in checks]) for name in ("stated", "true"))
     levels = np.unique(stated)
     if len(levels) <= 2 * GROUP:  # intervals, whose levels are the same for all
         return [(float(p), float(true[stated == p].mean()), int((stated == p).sum())) for p in levels]
@@ -130,38 +128,26 @@ def _rows(told: Told) -> pd.DataFrame:
     return pd.DataFrame({"candidate": o.index[0].numpy(), "batch": o.batch[0].numpy(), "y": o.y[0].numpy()})
 
 
-def _tally(told: Told, by: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labels of every class (columns) of each candidate or batch that has any (rows), and which ones these are."""
+def _tally(told: Told, by: str) -> pd.DataFrame:
+    """How many labels of each class (columns) every candidate or batch has (rows)."""
     rows = _rows(told)
-    numbers, place = np.unique(rows[by], return_inverse=True)
-    table = np.zeros((len(numbers), len(told.labels)), dtype=np.int64)
-    np.add.at(table, (place, rows.y.astype(int)), 1)
-    return table, numbers
-
-
-def _most(table: NDArray[np.int64]) -> NDArray[np.int64]:  # (candidates, classes) -> (candidates,)
-    """The most frequent class of each; of no candidates where there is no class yet."""
-    return table.argmax(-1) if table.size else np.zeros(len(table), dtype=np.int64)
+    found = rows.assign(y=rows.y.astype(int)).groupby([by, "y"]).size().unstack(fill_value=0)
+    return found.reindex(columns=range(len(told.labels)), fill_value=0)
 
 
 def _labels(told: Told, model: Model | None) -> Labels:
-    table, _ = _tally(told, "candidate")
+    table = _tally(told, "candidate").to_numpy()
     several = table[table.sum(-1) > 1]
     same = (several > 0).sum(-1) == 1
-    agree, differ = (np.bincount(_most(part), minlength=table.shape[1]) for part in (several[same], several[~same]))
-    batches, _ = _tally(told, "batch")
-    return Labels(
-        told.labels,
-        table.sum(0).tolist(),
-        () if model is None else model.figures.confusion,
-        agree.tolist(),
-        differ.tolist(),
-        tuple(zip(told.batches, batches.tolist(), strict=False)),
-    )
+    most = [several.argmax(-1) == at for at in range(len(told.labels))]
+    agree, differ = ([int((one & kind).sum()) for one in most] for kind in (same, ~same))
+    confusion = () if model is None else model.figures.confusion
+    batches = tuple(zip(told.batches, _tally(told, "batch").to_numpy().tolist(), strict=False))
+    return Labels(told.labels, table.sum(0).tolist(), confusion, agree, differ, batches)
 
 
 def _noise(told: Told, model: Model) -> Noise:
-    """Scatter of replicates, and the plate effects as the model estimates them."""
+    """How far replicates scatter, and the effects of plates."""
     o, rows = told.observations, _rows(told)
     values = rows.groupby("candidate").y
     freedom = len(rows) - values.ngroups
@@ -192,9 +178,9 @@ def plane(
     x: torch.Tensor,  # (n, d)
     columns: Sequence[dict[str, Any]],
 ) -> tuple[tuple[str, str], list[float], NDArray[np.int64], Callable[[Any], NDArray[np.float64]]]:
-    """Where candidates lie in two dimensions: two features as they are, else the first two principal components.
+    """The map of the candidates: one or two features as they are, else the first two principal components.
 
-    Gives names of the axes, their shares of the variance, the sample that stands for all, and a function from numbers
+    Returns the names of the axes, their shares of the variance, a sample of the candidates, and a function from numbers
     of candidates to their places (k, 2).
     """
     n, d = x.shape
@@ -221,7 +207,6 @@ def plane(
 
 
 def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) -> Map:
-    """A sample of the candidates stands for all."""
     x = campaign.models.features()
     n, d = x.shape
     names, share, sample, flat = plane(x, campaign.settings["columns"])
@@ -236,8 +221,8 @@ def _map(campaign: Campaign, moment: Moment, told: Told, model: Model | None) ->
 
     predicted = None
     if told.labels:
-        table, index = _tally(told, "candidate")
-        values = _most(table).astype(float)
+        table = _tally(told, "candidate")
+        index, values = np.array(table.index), table.to_numpy().argmax(-1).astype(float)
         if model is not None:
             predicted = model.predict(sample).columns()["predicted"]
             predicted = np.array([told.labels.index(label) for label in predicted], dtype=np.int64)

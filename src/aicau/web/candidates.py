@@ -1,6 +1,6 @@
-"""All candidates of a campaign, a million as quickly as a hundred: found, sorted, cut into pages, put into bins.
+"""All candidates of a campaign for the pages: search, sort, page by page, and as a map; a million of them, too.
 
-The background process wrote them into an Arrow file; here it is mapped into memory.
+The background process writes them into an Arrow file, which is mapped into memory here.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -29,7 +29,7 @@ Window = Mapping[str, tuple[float, float]]  # of each column: from, to
 
 
 class Candidates:
-    """The table of one campaign and model."""
+    """All candidates of one campaign with the predictions of one model."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         self.path = str(result["path"])
@@ -46,14 +46,14 @@ class Candidates:
         self._scenes: dict[Any, dict[str, Any]] = {}
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """By the name that people see; what the model says comes after what the pool says."""
+        """A column of the pool, or of the predictions."""
         for prefix in (POOL, SAID):
             if f"{prefix}{name}" in self.table.column_names:
                 return self.table.column(f"{prefix}{name}")
         raise unknown("column", name, [self.id, *self.pool, *self.said])
 
     def numbers(self, name: str) -> NDArray[np.float64]:  # (n,)
-        """A column to draw by; a text counts its levels."""
+        """A column as numbers; texts are numbered in their order."""
         if name not in self._numbers:
             if name == INTERVAL:
                 found = self.numbers("high") - self.numbers("low")
@@ -67,13 +67,13 @@ class Candidates:
         return self._numbers[name]
 
     def colours(self) -> list[str]:
-        """What a map can be coloured by."""
+        """The columns that can colour a map."""
         own = [name for name in self.said if is_numeric(self.column(name).type)]
         drop = ("low", "high", "new_low", "new_high")
         return [*(name for name in own if name not in drop), *([INTERVAL] if "high" in own else [])]
 
     def places(self) -> list[str]:
-        """What its axes can be."""
+        """The columns that can be axes of a map."""
         return [*dict.fromkeys([*(name for name in self.axes if name), *self.pool])]
 
     def order(self, name: str) -> NDArray[np.int64]:
@@ -83,7 +83,7 @@ class Candidates:
         return self._orders[name]
 
     def found(self, words: str, only: Collection[int] | None, window: Window) -> Any:
-        """Whether each candidate has the words in a text, is one of `only` and lies inside the window."""
+        """Whether each candidate has the words in a text, is one of `only` and is inside the window."""
         mask = np.ones(self.n, dtype=bool)
         if words:
             texts = [self.id, *(name for name in self.pool if is_text(self.column(name).type))]
@@ -111,8 +111,7 @@ class Candidates:
         ], len(order)
 
     def scene(self, x: str, y: str, colour: str, window: Window) -> dict[str, Any]:
-        """The map of a window, its shapes as SVG, and the first rows of the table beside it; kept for the next who
-        looks there."""
+        """The map of a window, its shapes as SVG, and the first rows of the table below it; the last maps are kept."""
         place = (x, y, colour, *window.items())
         if place not in self._scenes:
             mask = self.found("", None, window)
@@ -123,7 +122,7 @@ class Candidates:
         return dict(self._scenes[place])
 
     def map(self, x: str, y: str, colour: str, mask: Any) -> dict[str, Any]:
-        """Points, or bins where there are many, in pixels, with a shade each."""
+        """Points in pixels with their shades; bins where there are many points."""
         if colour not in ("", *self.colours()):
             raise unknown("column", colour, self.colours())
         at = np.flatnonzero(mask)
@@ -152,20 +151,19 @@ class Candidates:
     def marks(
         self, x: str, y: str, ends: Sequence[tuple[float, float]], numbers: Collection[int], mask: Any
     ) -> list[dict[str, Any]]:
-        """Where some candidates lie on the same map."""
+        """The places of some candidates on the same map."""
         some = np.array([at for at in numbers if at < self.n and mask[at]], dtype=np.int64)
         left, top = _pixels(self.numbers(x)[some], self.numbers(y)[some], ends)
         return self._listed(some, {"left": left, "top": top})
 
     def _listed(self, at: NDArray[np.int64], columns: Mapping[str, NDArray[Any]]) -> list[dict[str, Any]]:
-        """The ids of some candidates beside what is known of each."""
-        ids = self.column(self.id).take(pa.array(at, pa.int64())).cast(pa.string()).to_pylist()
-        rows = zip(ids, *(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(("id", *columns), row, strict=True)) for row in rows]
+        """Rows of some candidates: the id and these columns."""
+        ids = self.column(self.id).take(pa.array(at, pa.int64())).cast(pa.string())
+        return pa.table({"id": ids, **columns}).to_pylist()
 
 
 def shapes(drawn: Mapping[str, Any], colour: str) -> Markup:
-    """The SVG of a map's bins or points. There are thousands, so no template makes them."""
+    """The SVG of the bins or points of a map: thousands, too many for a template."""
     size = f'width="{drawn["wide"] - 0.6:.1f}" height="{drawn["high"] - 0.6:.1f}"' if drawn["bins"] else ""
     parts = []
     for one in (*drawn["bins"], *drawn["points"]):

@@ -1,4 +1,4 @@
-"""What pages change. Every route needs a form of our own page (CSRF) or the token, and answers with a page to go to."""
+"""The changes that pages make. Every route needs a form of ours (CSRF) or the token, and answers with the next page."""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -25,18 +25,18 @@ Dropped = Annotated[UploadFile, File()]
 
 
 def answer(request: Request, to: str, **data: Any) -> Response:
-    """Back to a page; where JSON is wanted, what happened."""
+    """Redirect to a page; as JSON, say what happened."""
     said = told(request, {"page": to, **data})
     return said if "application/json" in request.headers.get("accept", "") else RedirectResponse(to, 303)
 
 
 class Change(Visit):
-    """A visit that changes something: long work on the campaign, and where one goes next."""
+    """A request that changes a campaign: it starts long work, and answers with the next page."""
 
     def start(self, verb: str, once: bool = False, **arguments: Any) -> str:
-        """A job for the background process; gives its number."""
-        address, who = self.library.files[self.key], self.campaign.author
-        return self.library.worker.submit(verb, self.key, once, address=address, author=who, **arguments).id
+        """Start a job; returns its number."""
+        arguments |= {"address": self.entry.address, "author": self.campaign.author}
+        return self.library.worker.submit(verb, self.key, once, **arguments).id
 
     def answer(self, page: str, **data: Any) -> Response:
         return answer(self.request, f"/c/{self.key}/{page}", **data)
@@ -47,14 +47,14 @@ Changing = Annotated[Change, Depends()]
 
 @dataclass
 class Goal:
-    """What counts, as a form says it."""
+    """The fields of a form about goal and weight."""
 
     goal: Word = ""
     threshold: Number = None
     weight: Word = ""
 
     def aims(self) -> dict[str, Any]:
-        """As `Campaign` takes it; a threshold of its own is for above and below only."""
+        """As arguments of `Campaign`."""
         beyond = self.goal in ("above", "below") and self.threshold is not None
         found = {"goal": f"{self.goal}:{self.threshold}" if beyond else self.goal, "weight": self.weight}
         return {name: value for name, value in found.items() if value}
@@ -62,14 +62,14 @@ class Goal:
 
 @dataclass
 class Plate:
-    """A plate and its controls, as a form says them."""
+    """The fields of a form about a plate and its controls."""
 
     layout: Annotated[Literal["", "96", "384", "none"], Form()] = ""  # never a path
     controls: Word = ""
     avoid_edges: Mark = False
 
     def plate(self) -> dict[str, Any]:
-        """As `Campaign` takes it."""
+        """As arguments of `Campaign`."""
         names = [word for word in self.controls.split(",") if word.strip()]
         return {"layout": self.layout or None, "controls": read_controls(names), "edges": not self.avoid_edges}
 
@@ -88,14 +88,14 @@ class NewCampaign(Goal, Plate):
     cost: Word = ""
 
     def options(self) -> dict[str, Any]:
-        """As `Campaign.create` takes it."""
+        """As arguments of `Campaign.create`."""
         targets = [word.strip() for word in self.target.split(",") if word.strip()]
         found: dict[str, Any] = {"target": targets if len(targets) > 1 else self.target, "id": self.id}
         found |= {"batch": self.batch.strip() or None, "task": self.task, "scale": self.scale}
         return found | {"cost": self.cost or None} | self.aims() | self.plate()
 
 
-@router.post("/name", summary="Who you are, for the history.")
+@router.post("/name", summary="Set your name for the history.")
 def name(request: Request, name: Word = "", back: Word = "/") -> Response:
     to = back if back.startswith("/") and not back.startswith("//") and "\\" not in back else "/"
     response = answer(request, to)
@@ -104,13 +104,13 @@ def name(request: Request, name: Word = "", back: Word = "/") -> Response:
     return response
 
 
-@router.post("/new", summary="Drop a table of candidates.")
+@router.post("/new", summary="Upload a table of candidates.")
 def drop_candidates(request: Request, file: Dropped) -> Response:
     number = library(request).keep(file.filename, file.file.read())
     return answer(request, f"/new/{number}", upload=number)
 
 
-@router.post("/new/{number}", summary="Make a campaign of a dropped table, or read its columns again.")
+@router.post("/new/{number}", summary="Make a campaign of an uploaded table, or read its columns again.")
 def create(
     request: Request,
     number: str,
@@ -123,14 +123,14 @@ def create(
     if again:
         return answer(request, f"/new/{number}")
     try:
-        key, address = lib.new_address(form.name)
+        new = lib.new(form.name)
         options = form.options() | {"ignore": ignore, "author": author(request) or None}
     except AicauError as error:
         if not wants_page(request):
             raise
         upload.problem = sentence(error)
         return RedirectResponse(f"/new/{number}", 303)
-    job = lib.worker.submit("create", key, address=address, table=str(upload.path), options=options)
+    job = lib.worker.submit("create", new.key, address=new.address, table=str(upload.path), options=options)
     return answer(request, f"/new/{number}/making/{job.id}", job=job.id)
 
 
@@ -147,7 +147,7 @@ def making(request: Request, number: str, job: str) -> Response:
     return rendered(request, "making.html.j2", job=found.shown())
 
 
-@router.post("/c/{key}/ask", summary="Ask for the next batch, or only look at it.")
+@router.post("/c/{key}/ask", summary="Ask for the next batch, or preview it.")
 def ask(
     visit: Changing,
     n: Annotated[int, Form(ge=1, le=100_000)],
@@ -168,16 +168,16 @@ def fit(visit: Changing, back: Word = "overview") -> Response:
     return visit.answer(back if back.isalpha() else "overview", job=job)
 
 
-@router.post("/c/{key}/abandon", summary="Pending points that will not be measured.")
+@router.post("/c/{key}/abandon", summary="Give up pending points.")
 def abandon(visit: Changing, ids: Ids) -> Response:
     return visit.answer("next", abandoned=visit.campaign.abandon(ids))
 
 
-@router.post("/c/{key}/failed", summary="Wells of pending points that failed: told as such, one for each id given.")
+@router.post("/c/{key}/failed", summary="Tell that wells of pending points failed, one for each id.")
 def failed(visit: Changing, ids: Ids, batch: Word = "") -> Response:
     campaign = visit.campaign
     id, told, waiting = campaign.settings["id"], campaign.measurements(current=False), campaign.pending()
-    numbers: list[tuple[str, int]] = []  # each well is a replicate of its own: none is taken for one that is known
+    numbers: list[tuple[str, int]] = []  # new replicates, so that no well is taken for one that is known
     for name in ids:
         if (waiting[id].astype(str) == name).sum() <= (seen := sum(other == name for other, _ in numbers)):
             raise InputError(f"{name!r} is not pending, so it cannot have failed; nothing was changed")
@@ -189,17 +189,17 @@ def failed(visit: Changing, ids: Ids, batch: Word = "") -> Response:
     return visit.answer("next", failed=campaign.tell(rows)["failed"])
 
 
-@router.post("/c/{key}/exclude", summary="Candidates that are not proposed any more.")
+@router.post("/c/{key}/exclude", summary="Exclude candidates from all further batches.")
 def exclude(visit: Changing, ids: Ids, reason: Word) -> Response:
     return visit.answer("candidates", **visit.campaign.exclude(ids, reason))
 
 
-@router.post("/c/{key}/include", summary="Excluded or abandoned candidates may be proposed again.")
+@router.post("/c/{key}/include", summary="Let excluded or abandoned candidates be proposed again.")
 def include(visit: Changing, ids: Ids, reason: Word = "") -> Response:
     return visit.answer("candidates", included=visit.campaign.include(ids, reason))
 
 
-@router.post("/c/{key}/confirm", summary="Values that were pointed out are right.")
+@router.post("/c/{key}/confirm", summary="Confirm unusual values.")
 def confirm(visit: Changing, ids: Ids) -> Response:
     return visit.answer("noise", confirmed=visit.campaign.confirm(ids))
 
@@ -211,26 +211,26 @@ def untell(visit: Changing, tell: Annotated[int, Form(ge=1, le=2**31)]) -> Respo
     return visit.answer("history", **found)
 
 
-@router.post("/c/{key}/rename", summary="Another name for a plate.")
+@router.post("/c/{key}/rename", summary="Rename a plate.")
 def rename(visit: Changing, old: Word, new: Word) -> Response:
     count = visit.campaign.rename(old, new)
     visit.start("fit", once=True)
     return visit.answer("noise", renamed=count)
 
 
-@router.post("/c/{key}/change", summary="Another strategy or plate from the next batch on.")
+@router.post("/c/{key}/change", summary="Change the strategy or the plate from the next batch on.")
 def change(visit: Changing, plate: Annotated[Plate, Depends()], strategy: Word = "") -> Response:
     job = visit.start("change", strategy=strategy or None, **plate.plate())
     return visit.answer(f"next?job={job}", job=job)
 
 
-@router.post("/c/{key}/results", summary="Drop a file of results; nothing is stored yet.")
+@router.post("/c/{key}/results", summary="Upload a file of results; nothing is stored yet.")
 def drop_results(visit: Changing, file: Dropped) -> Response:
     number = visit.library.keep(file.filename, file.file.read(), visit.key)
     return visit.answer(f"results/{number}", upload=number)
 
 
-@router.post("/c/{key}/results/{number}", summary="Store a dropped file: all of it or nothing.")
+@router.post("/c/{key}/results/{number}", summary="Store an uploaded file: all of it or nothing.")
 def tell(visit: Changing, number: str, correct: Mark = False) -> Response:
     upload, told = visit.library.upload(number, visit.key), {}
     if not upload.said:  # sent twice, stored once
@@ -245,7 +245,7 @@ def login_form(request: Request) -> Response:
     return rendered(request, "login.html.j2", wrong=False)
 
 
-@pages.post("/login", summary="Hand in the token.", response_model=None)
+@pages.post("/login", summary="Log in with the token.", response_model=None)
 def login(request: Request, token: Annotated[str, Form(max_length=500)]) -> Response:
     guard = request.app.state.guard
     if guard.token is None:

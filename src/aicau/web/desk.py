@@ -1,49 +1,34 @@
-"""What the background process does: the verbs of `Campaign` that need a model, and what pages show of one."""
+"""The jobs of the background process: the verbs of `Campaign` that need a model, and what pages show of a model."""
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from aicau.campaign.campaign import Campaign
-from aicau.campaign.model import Model
 from aicau.report import figures
 from aicau.report.gather import gather, plane
-from aicau.store import Store
 from aicau.web.candidates import PLACE, POOL, SAID
 
 MOST_OPEN = 4  # campaigns whose model stays loaded
 PIECE = 50_000  # candidates predicted at a time
 
 
-@dataclass(frozen=True)
-class Shared(Store):
-    """A store that pages look at, too: what is fitted while they look is not kept."""
-
-    looking: Event = field(default_factory=Event, repr=False)
-
-    @property
-    def read_only(self) -> bool:
-        return self.looking.is_set() or super().read_only
-
-
 class Desk:
-    """Campaigns at hand, and the jobs on them; `say` tells the page how far a job is."""
+    """Open campaigns and the jobs on them; `say` tells the page how far a job is."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
-        self.say, self.looking = say, Event()
+        self.say = say
         self.open: OrderedDict[str, tuple[Campaign, dict[str, Any]]] = OrderedDict()  # with the settings it began with
 
     def at(self, address: str, author: str | None = None) -> Campaign:
-        """Opened once; anew where candidates or settings were changed."""
+        """Opened once, and again where candidates or settings were changed."""
         campaign, settings = self.open.pop(address, (None, None))
         if campaign is None or campaign.refreshed() != settings:
-            campaign = Campaign(Shared(**vars(Campaign.open(address).store), looking=self.looking))
+            campaign = Campaign.open(address)
             settings = dict(campaign.refreshed())
         self.open[address] = campaign, settings
         if len(self.open) > MOST_OPEN:
@@ -59,7 +44,7 @@ class Desk:
         Campaign.create(address, Path(table), **options).close()
 
     def fit(self, address: str, author: str) -> None:
-        """The model of what is measured now; kept."""
+        """Fit the model to all measurements, and keep it."""
         for view in self.at(address, author).views():
             moment = view.moment()
             if not view.models.missing(moment):
@@ -80,33 +65,26 @@ class Desk:
 
     # Looks
 
-    def model(self, view: Campaign) -> Model | None:
-        """The model of what is measured now, from now on at hand; None where none is kept."""
-        models, basis = view.models, view.moment().basis
-        if models.last is None or models.last[0] != basis:
-            if (kept := models.kept(basis)) is None:
-                return None
-            models.last = basis, kept
-        return models.last[1]
-
     def look(self, address: str, version: Any) -> dict[str, Any]:
-        """All that the report shows, and its figures. Nothing is written, and no model is fitted."""
+        """The contents and figures of the report. Nothing is written."""
         campaign = self.at(address)
         views, basis = campaign.views(), campaign.moment().basis
         missing = [view.models.missing(view.moment()) for view in views]
         ready = [view for view, words in zip(views, missing, strict=True) if not words]
         found = {"for": version, "n": campaign.n, "missing": "" if ready else missing[0]}
         self.say("reading the model")
-        if any(self.model(view) is None for view in ready):
+        if any(view.models.ready(view.moment()) is None for view in ready):
             return found | {"stale": True, "model": -1, "every": []}
-        self.say("looking at all rounds")
-        self.looking.set()
-        try:
-            every = [(target, gather(view)) for target, view in zip(campaign.targets, views, strict=True)]
-        finally:
-            self.looking.clear()
-        drawn = [(target, contents, figures.draw(contents)) for target, contents in every]
-        return found | {"stale": False, "model": basis if ready else 0, "every": drawn}
+        self.say("reading all rounds")
+        every = []
+        for target, view in zip(campaign.targets, views, strict=True):
+            view.models.keep = False  # looking writes nothing
+            try:
+                contents = gather(view)
+            finally:
+                view.models.keep = True
+            every.append((target, contents, figures.draw(contents)))
+        return found | {"stale": False, "model": basis if ready else 0, "every": every}
 
     def table(self, address: str, path: str, version: Any) -> dict[str, Any]:
         """All candidates with what is predicted of them and where they lie, as an Arrow file."""
@@ -115,7 +93,7 @@ class Desk:
         models = {
             f"{target}_" if len(campaign.targets) > 1 else "": model
             for target, view in zip(campaign.targets, campaign.views(), strict=True)
-            if (model := self.model(view)) is not None
+            if (model := view.models.ready(view.moment())) is not None
         }
         writer: Any = None
         for start in range(0, campaign.n, PIECE):

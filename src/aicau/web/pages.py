@@ -1,6 +1,6 @@
-"""What pages show, each also as JSON, and what they hand out as files.
+"""The pages, each also as JSON, and the files they offer.
 
-Nothing here writes, fits or waits: the background process does what is long.
+Nothing here writes, fits or waits: long work is done by the background process.
 """
 
 import math
@@ -28,18 +28,18 @@ KINDS = {"csv": "text/csv", "zip": "application/zip", "xlsx": XLSX}  # of files
 Column = Annotated[str, Query(max_length=200)]
 End = float | None
 State = Literal["all", "measured", "pending", "excluded"]
-FORM = ("n", "replicates", "goal", "weight", "budget")  # that a preview keeps
+FORM = ("n", "replicates", "goal", "weight", "budget")  # fields that a preview keeps
 
 
 @page("/", "campaigns.html.j2")
 def campaigns(request: Request) -> dict[str, Any]:
     """All campaigns that this server shows."""
     rows = []
-    for key in library(request).all():
+    for one in library(request).all():
         try:
-            rows.append({"key": key, "problem": "", **library(request).read(key, "status")})
+            rows.append({"key": one.key, "problem": "", **one.read("status")})
         except AicauError as error:
-            rows.append({"key": key, "problem": str(error)})
+            rows.append({"key": one.key, "problem": str(error)})
     return {"campaigns": rows, "can_create": bool(library(request).folders)}
 
 
@@ -96,7 +96,7 @@ def next_batch(visit: Visitor, job: Annotated[str, Query(max_length=40)] = "") -
 
 @page("/c/{key}/results", "results.html.j2")
 def results(visit: Visitor) -> dict[str, Any]:
-    """Where results are dropped, and what was told so far."""
+    """A form for files of results, and the measurements so far."""
     rows, settings = visit.read("measurements").iloc[::-1], visit.settings
     names = [settings["id"], *visit.campaign.targets, settings["batch"]]
     return {"columns": names, "rows": rows.head(200), "total": len(rows)}
@@ -104,7 +104,7 @@ def results(visit: Visitor) -> dict[str, Any]:
 
 @page("/c/{key}/results/{number}", "check.html.j2")
 def check(visit: Visitor, number: str, correct: bool = False) -> dict[str, Any]:
-    """What a dropped file would change, row by row; nothing is stored yet."""
+    """What a file of results would change, row by row; nothing is stored yet."""
     upload = visit.library.upload(number, visit.key)
     found: dict[str, Any] = {"file": upload.name, "number": number, "correct": correct, "said": upload.said}
     found |= {"rows": [], "names": [], "counts": {}, "problem": "", "outcomes": {}}
@@ -120,7 +120,7 @@ def check(visit: Visitor, number: str, correct: bool = False) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the map, as a page's address names it."""
+    """A part of the map, as in the address of a page."""
 
     x: Column = ""
     y: Column = ""
@@ -134,7 +134,7 @@ class Part:
         return {self.x0, self.x1, self.y0, self.y1} == {None}
 
     def window(self, table: Candidates) -> Window:
-        """From where to where, by column; both axes may be the same one."""
+        """The interval of each column; both axes may be one column."""
         found: dict[str, tuple[float, float]] = {}
         for name, start, end in ((self.x, self.x0, self.x1), (self.y, self.y0, self.y1)):
             if name not in table.places():
@@ -144,7 +144,7 @@ class Part:
         return found
 
     def words(self) -> dict[str, Any]:
-        """As an address has it."""
+        """As parameters of an address."""
         return {name: value for name, value in asdict(self).items() if value not in (None, "")}
 
 
@@ -153,8 +153,8 @@ AskedPart = Annotated[Part, Depends()]
 
 @page("/c/{key}/map", "map.html.j2", "table")
 def map_(visit: Visitor, part: AskedPart, colour: Column = "") -> dict[str, Any]:
-    """Candidates in two dimensions, coloured by what is predicted of them; a window shows a part of them."""
-    table, view = visit.library.candidates(visit.key)
+    """Candidates in two dimensions, coloured by their predictions; all of them or a window."""
+    table, view = visit.entry.candidates()
     if table is None:
         return {"map": None, "table": _waiting(view)}
     places, colours = table.places(), table.colours()
@@ -179,8 +179,8 @@ def all_candidates(
     show: State = "all",
     page: Annotated[int, Query(ge=1, le=10**6)] = 1,
 ) -> dict[str, Any]:
-    """Candidates with predictions: found, sorted, page by page; all of them or those of a part of the map."""
-    table, view = visit.library.candidates(visit.key)
+    """Candidates with predictions: searched, sorted, page by page; all of them or those of a part of the map."""
+    table, view = visit.entry.candidates()
     if table is None:
         return {"rows": None, "table": _waiting(view)}
     moment = visit.read("moment")
@@ -209,19 +209,19 @@ def _waiting(view: Any) -> dict[str, Any]:
 
 @page("/c/{key}/noise", "noise.html.j2", "look")
 def noise(visit: Visitor) -> dict[str, Any]:
-    """How far replicates scatter, what plates share, and what may not be meant so."""
+    """How far replicates scatter, the effects of plates, and possible mistakes."""
     contents = next((one for _, one, _ in visit.look.get("every", [])), None)
     return {name: getattr(contents, name, None) for name in ("noise", "labels")}
 
 
 @page("/c/{key}/history", "history.html.j2")
 def history(visit: Visitor) -> dict[str, Any]:
-    """All that happened, newest first: who, when, what; and what can be taken back."""
+    """All that happened, newest first: who, when, what; and which results can be taken back."""
     rows, current = plain(visit.read("history").iloc[::-1]), set(visit.read("measurements")["tell"])
     return {"rows": [row | {"standing": row["what"] == "tell" and row["number"] in current} for row in rows]}
 
 
-@router.get("/jobs/{number}.json", summary="How far a piece of long work is.")
+@router.get("/jobs/{number}.json", summary="The state of a job.")
 def job(request: Request, number: str) -> JSONResponse:
     found = library(request).worker.jobs.get(number)
     if found is None:
@@ -229,15 +229,15 @@ def job(request: Request, number: str) -> JSONResponse:
     return told(request, found.shown())
 
 
-@router.get("/c/{key}/state.json", summary="What a page that waits needs to know: nothing is computed for it.")
+@router.get("/c/{key}/state.json", summary="The work under way, for pages that wait; nothing is computed.")
 def state(visit: Visitor) -> JSONResponse:
-    visit.library.candidates(visit.key)
-    return told(visit.request, visit.library.work(visit.key))
+    visit.entry.candidates()
+    return told(visit.request, visit.entry.work())
 
 
 @page("/new/{number}", "create.html.j2")
 def understood(request: Request, number: str) -> dict[str, Any]:
-    """What was understood of a table of candidates, to be corrected before a campaign is made of it."""
+    """The columns of a table of candidates as they were understood, to be corrected before the campaign is made."""
     upload = library(request).upload(number)
     form = {"name": Path(upload.name).stem.replace(" ", "-")[:60], "threshold": None} | upload.form
     id, ignore = form.get("id", ""), form.get("ignore", [])
@@ -270,9 +270,9 @@ def batch_file(visit: Visitor, kind: Literal["csv", "xlsx"]) -> Response:
     return _file(f"{visit.key}-batch.{kind}", lambda path: tables.write([table], path))
 
 
-@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with what is predicted of it.")
+@router.get("/c/{key}/predictions.{kind}", summary="Every candidate with its predictions.")
 def predictions_file(visit: Visitor, kind: Literal["csv", "xlsx"]) -> Response:
-    table, _ = visit.library.candidates(visit.key)
+    table, _ = visit.entry.candidates()
     if table is None or not table.said:
         raise HTTPException(404, "There are no predictions yet; update the model first.")
     names = {f"{POOL}{table.id}": table.id} | {f"{SAID}{name}": name for name in table.said}
@@ -291,7 +291,6 @@ def everything(visit: Visitor) -> Response:
 
 
 def _file(name: str, write: Callable[[Path], object]) -> Response:
-    """Read at once: its folder does not stay."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
         write(path)

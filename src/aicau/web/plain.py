@@ -12,7 +12,7 @@ from aicau.campaign.layout import PLATES, name, place
 
 
 def plain(value: Any) -> Any:
-    """The same as JSON has it; a missing number is null."""
+    """The value as JSON; a missing number is null."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def plates(rows: Sequence[dict[str, Any]], placed: bool) -> list[dict[str, Any]]:
-    """Rows as plates of 96 or 384 wells, or as large as they must be: by their wells, else one after another."""
+    """Rows as plates of 96, 384 or more wells: by their wells, else one after another."""
     if placed and rows:
         spots = [(0, *place(row["well"])) for row in rows]
         least = max(row for _, row, _ in spots) + 1, max(column for *_, column in spots) + 1

@@ -1,9 +1,9 @@
-"""How a page comes to be: one view, a template and a JSON twin, rendered once for all who look at it.
+"""Pages: one view gives a page (by a template) and its JSON; a page is rendered once for all who look at it.
 
-A rendered page is kept with what it depends on: the campaign's version and, where it shows them, the report's numbers
-and the table of candidates. What differs from person to person (the hidden word of forms, a name) and the work under
-way are put in when it is handed out. One thread at a time renders a campaign's pages; whoever asks for one that is
-being rendered meanwhile gets the page that was true a moment ago, but never one from before their own last change.
+A rendered page is kept with what it depends on: the version of the campaign and, where it shows them, the report and
+the table of candidates. What differs between people (the hidden word of forms, a name) and the work under way are put
+in when the page is sent. One thread at a time renders the pages of a campaign; meanwhile others get the page of a
+moment ago, but never one from before their own last change.
 """
 
 import functools
@@ -28,7 +28,7 @@ from aicau.web.plain import plain
 router = APIRouter()
 MOST_KEPT, MOST_PEOPLE = 300, 10_000  # rendered pages, and browsers whose last change is remembered
 MOMENT = 1.0  # seconds that a page may be behind while it is rendered anew
-CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # where what is not kept stands
+CSRF, NAME, WORK = (f"mark-{secrets.token_hex(16)}" for _ in range(3))  # replaced when a kept page is sent
 DRAWN = ("look", "shapes")  # of a view: for the template only
 SHOWN = ("id", "target", "batch", "task", "strategy", "seed", "goal", "weight", "cost", "scale")  # settings
 NAV = {name: name.capitalize() for name in ("overview", "next", "results", "map", "candidates", "noise", "history")}
@@ -38,15 +38,15 @@ View = Callable[..., dict[str, Any]]
 
 @dataclass
 class Page:
-    """One that was rendered."""
+    """A rendered page."""
 
     stamp: Any  # what it depends on
     text: str
-    good: float  # when it was last known to be true
+    good: float  # when it was last known to be up to date
 
 
 class Kept:
-    """Rendered pages, and what each browser has seen or done last."""
+    """Rendered pages, and when each browser last changed or learned something."""
 
     def __init__(self) -> None:
         self.pages: OrderedDict[str, Page] = OrderedDict()
@@ -54,7 +54,7 @@ class Kept:
         self.turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)  # of each campaign
 
     def knows(self, cookie: str) -> None:
-        """This browser changed something, or was told how things are: from now on it gets no older page."""
+        """This browser changed or learned something: from now on it gets no older page."""
         self.seen[cookie] = time.monotonic()
         self.seen.move_to_end(cookie)
         while len(self.seen) > MOST_PEOPLE:
@@ -89,41 +89,39 @@ def library(request: Request) -> Library:
 
 
 def told(request: Request, data: Any) -> JSONResponse:
-    """An answer as JSON; what it says is known to who asked."""
+    """An answer as JSON; from now on this browser gets no older page."""
     request.app.state.kept.knows(request.state.cookie)
     return JSONResponse(data)
 
 
 def author(request: Request) -> str:
-    """The name that this browser gave; quoted, as a cookie holds ASCII only."""
+    """The name that this browser gave; it is quoted, as cookies are ASCII."""
     return unquote(request.cookies.get("aicau_name", "")).strip()[:100]
 
 
 class Visit:
-    """Somebody at a campaign: the campaign in their name, and what is known of it now."""
+    """A request about a campaign: the campaign in the name of the user, and what was computed of it."""
 
     def __init__(self, request: Request, key: str) -> None:
         self.request, self.key, self.library = request, key, library(request)
+        self.entry = self.library.at(key)
+        self.read = self.entry.read
 
     @cached_property
     def campaign(self) -> Campaign:
-        return Campaign(self.library.at(self.key).store, author(self.request) or None)
+        return Campaign(self.entry.campaign.store, author(self.request) or None)
 
     @cached_property
     def look(self) -> dict[str, Any]:
-        """The report's numbers and figures; empty until there are some."""
-        return self.library.look(self.key).result or {}
+        """The contents and figures of the report; empty until they are computed."""
+        return self.entry.look().result or {}
 
     @property
     def settings(self) -> dict[str, Any]:
         return self.campaign.settings
 
-    def read(self, verb: str) -> Any:
-        """What a verb of the campaign gives."""
-        return self.library.read(self.key, verb)
-
     def basis(self) -> dict[str, Any]:
-        """What every page of a campaign shows: its counts, the work under way, and what its model knows."""
+        """The data of every page of a campaign: counts, settings, the work under way, the state of the model."""
         job = self.library.worker.of(self.key)
         ready = {"ready": bool(self.look.get("every")), "missing": self.look.get("missing", "")}
         return {
@@ -131,7 +129,7 @@ class Visit:
             "status": self.read("status"),
             "settings": {name: self.settings.get(name) for name in SHOWN},
             "job": None if job is None else job.shown(),
-            "model": ready | self.library.work(self.key),
+            "model": ready | self.entry.work(),
             "look": self.look,
         }
 
@@ -140,12 +138,11 @@ Visitor = Annotated[Visit, Depends()]
 
 
 def rendered(request: Request, template: str, code: int = 200, **data: Any) -> HTMLResponse:
-    """A page from a template, for whoever asks."""
     return HTMLResponse(_own(request, _text(request, template, data), data.get("key")), code)
 
 
 def _text(request: Request, template: str, data: dict[str, Any]) -> str:
-    """The page for everybody, with marks for what differs."""
+    """The page for everybody, with marks for what differs between people."""
     app = request.app.state
     common = {"csrf": CSRF, "name": NAME, "work": WORK, "nav": NAV, "assets": app.assets, "path": request.url.path}
     common |= {"key": None, "query": dict(request.query_params)}
@@ -154,11 +151,11 @@ def _text(request: Request, template: str, data: dict[str, Any]) -> str:
 
 
 def _own(request: Request, text: str, key: str | None) -> str:
-    """The same page for one person and now."""
+    """The page for one person, with the work under way."""
     app, cookie = request.app.state, request.state.cookie
     if key is not None:
         said = app.templates.get_template("work.html.j2").render(
-            key=key, csrf=CSRF, back=request.url.path.split("/")[3], **library(request).work(key)
+            key=key, csrf=CSRF, back=request.url.path.split("/")[3], **library(request).at(key).work()
         )
         text = text.replace(WORK, said, 1)
     text = text.replace(CSRF, app.guard.csrf(cookie) if cookie else "")
@@ -166,8 +163,7 @@ def _own(request: Request, text: str, key: str | None) -> str:
 
 
 def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
-    """Two routes for one view: the page, and `.json` with the same data. `needs` are the views of the library
-    (`look`, `table`) that it shows."""
+    """Two routes for one view: the page, and `.json` with the same data. `needs`: what it shows of `look`, `table`."""
 
     def add(view: View) -> View:
         def data(options: dict[str, Any]) -> dict[str, Any]:
@@ -183,7 +179,7 @@ def page(path: str, template: str, *needs: str) -> Callable[[View], View]:
                 str(visit.request.url),
                 visit.key,
                 visit.request.state.cookie,
-                lambda: visit.library.stamp(visit.key, needs, options.get("job", "")),
+                lambda: visit.entry.stamp(needs, options.get("job", "")),
                 lambda: _text(visit.request, template, data(options)),
             )
             return HTMLResponse(_own(visit.request, text, visit.key))

@@ -49,7 +49,6 @@ class Guard:
         return hmac.new(self.key, text.encode(), hashlib.sha256).hexdigest()
 
     def cookie(self) -> str:
-        """A new one."""
         name = secrets.token_hex(16)
         return f"{name}.{self.sign(f'cookie {name}')}"
 
@@ -61,7 +60,7 @@ class Guard:
         return self.sign(f"csrf {cookie}")
 
     def check(self, word: str, client: str) -> bool:
-        """Whether this is the token; after too many wrong ones nobody is told for a while."""
+        """Whether this is the token; after too many wrong ones all are refused for a while."""
         now = time.monotonic()
         self.wrong = [(at, who) for at, who in self.wrong if at > now - WINDOW]
         if len(self.wrong) >= MOST_WRONG_OVERALL or sum(who == client for _, who in self.wrong) >= MOST_WRONG:
@@ -73,7 +72,7 @@ class Guard:
 
 
 class Gate:
-    """The first that a request meets."""
+    """Checks every request before a page sees it."""
 
     def __init__(self, app: ASGIApp, guard: Guard) -> None:
         self.app, self.guard = app, guard
@@ -87,7 +86,7 @@ class Gate:
         state.cookie, state.bearer, state.fresh = "", False, ""  # fresh: a cookie to hand out with the answer
 
         async def limited() -> Message:
-            """No more bytes than an upload may have, whatever its header said."""
+            """Refuse more bytes than an upload may have, whatever its header said."""
             nonlocal total
             message = await receive()
             total += len(message.get("body", b""))
@@ -131,7 +130,7 @@ class Gate:
                 raise HTTPException(403, "This request came from another site; open the page itself.")
 
     def _who(self, request: Request) -> None:
-        """Say in the request's state who asks: by the token itself, by a cookie of ours, or by a new one."""
+        """Find out who asks (by the token, our cookie, or a new one), for the state of the request."""
         kind, _, word = request.headers.get("authorization", "").partition(" ")
         held = request.cookies.get(COOKIE, "")
         if self.guard.token is not None and kind.casefold() == "bearer":
@@ -163,7 +162,7 @@ def changing(
     csrf: Annotated[str, Form(description="The hidden field of every form.", max_length=200)] = "",
     x_csrf_token: Annotated[str, Header(description="In place of the field.", max_length=200)] = "",
 ) -> None:
-    """What every change needs: a form of our own page, or the token itself in the header."""
+    """Refuse changes without the word of our forms, or the token in the header."""
     state = request.state
     guard: Guard = request.app.state.guard
     word = (csrf or x_csrf_token).encode()

@@ -1,5 +1,4 @@
-"""Long work in one background process. It imports PyTorch, keeps campaigns and their models at hand, and does one job
-after another; pages only ask how far a job is."""
+"""Long work in one background process, which imports PyTorch, keeps models in memory, and does one job at a time."""
 
 import multiprocessing
 import os
@@ -14,8 +13,8 @@ from queue import SimpleQueue
 from typing import Any
 
 WAITING, RUNNING, DONE, FAILED = "waiting", "running", "done", "failed"
-LOOKS = ("look", "table")  # that change nothing
-MOST_JOBS = 200  # remembered
+LOOKS = ("look", "table")  # verbs that change nothing
+MOST_JOBS = 200  # that are kept
 
 
 @dataclass
@@ -41,12 +40,12 @@ class Job:
 
 
 class Worker:
-    """The process and the jobs given to it. The process starts with the first job, and anew if it died."""
+    """The process and its jobs. It starts with the first job, and again if it died."""
 
     def __init__(self) -> None:
         self.jobs: OrderedDict[str, Job] = OrderedDict()
         self.waiting: SimpleQueue[Job | None] = SimpleQueue()
-        self.changes: Counter[str] = Counter()  # of each campaign that were made here
+        self.changes: Counter[str] = Counter()  # of each campaign by jobs
         self.lock = threading.Lock()
         self.pipe: Connection | None = None
         self.process: Any = None
@@ -55,7 +54,7 @@ class Worker:
         self.thread.start()
 
     def submit(self, verb: str, campaign: str, once: bool = False, **arguments: Any) -> Job:
-        """A new job; with `once` the same one that waits or runs already."""
+        """A new job; with `once` the same one if it waits or runs already."""
         with self.lock:
             for other in self.jobs.values():
                 if once and not other.over and (other.verb, other.campaign) == (verb, campaign):
@@ -69,11 +68,11 @@ class Worker:
 
     def of(self, campaign: str) -> Job | None:
         """The change of this campaign that is under way."""
-        running = [job for job in list(self.jobs.values()) if job.campaign == campaign and not job.over]
-        return next((job for job in running if job.verb not in LOOKS), None)
+        jobs = (job for job in list(self.jobs.values()) if job.campaign == campaign and job.verb not in LOOKS)
+        return next((job for job in jobs if not job.over), None)
 
     def close(self) -> None:
-        """End the process and the thread; what waits is not begun."""
+        """End the process and the thread; waiting jobs are dropped."""
         self.closed = True
         self.waiting.put(None)
         while self.thread.is_alive():  # a process that was just being started is ended in the next turn
