@@ -82,12 +82,13 @@ class Look:
 
     def _view(self, strategy: Strategy, state: State, part: Tensor | None, **parts: Tensor | None) -> View:
         """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
-        view, memo = view_of(state, self.how.assess(strategy, state), **parts), self.state.memo
-        if part is None:
+        view = view_of(state, self.how.assess(strategy, state), **parts)
+        memo, acquisition = self.state.memo, strategy.acquisition
+        if part is None or acquisition.level is None:
             return view
-        if strategy.acquisition not in memo:
-            memo[strategy.acquisition] = strategy.acquisition.level(view)
-        return replace(view, level=memo[strategy.acquisition])
+        if acquisition not in memo:
+            memo[acquisition] = acquisition.level(view)
+        return replace(view, level=memo[acquisition])
 
 
 def cut(values: Tensor | None, part: Tensor | None) -> Tensor | None:  # (1, n), (s,) -> (1, s)

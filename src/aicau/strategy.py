@@ -154,9 +154,9 @@ class Strategy:
         if "change" in found and not acquisition.needs_model:
             raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
         if "form" in found:
-            if not hasattr(acquisition, "form"):
+            if not acquisition.has_forms:
                 raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
-            acquisition = replace(acquisition, form=found["form"])  # type: ignore[type-var]
+            acquisition = replace(acquisition, form=found["form"])
         fixed = acquisition.batching
         word = found.get("batching", fixed or "top")
         if fixed is not None and word != fixed:

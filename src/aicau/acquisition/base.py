@@ -1,10 +1,6 @@
-"""Acquisition functions α: what is maximised over the pool (Table 1).
+"""What an acquisition sees (`View`), and what it gives: α over the pool and its matrix, where there is one."""
 
-An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) and its diagonal α. Its `difference`
-between rounds, in which the aleatoric term cancels, is the matrix of round k−1 minus that of round k.
-"""
-
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,6 +8,7 @@ import torch
 from torch import Tensor
 
 from aicau.bias import Belief
+from aicau.core.bregman import Divergence
 from aicau.core.observations import Observations
 from aicau.core.omega import Cobias, Omega
 from aicau.core.runs import OfRuns
@@ -169,22 +166,23 @@ class Score(OfRuns):
         return Score.of(self.omega + other.omega)
 
 
-class Acquisition(ABC):
-    """What is maximised. Parameters only; `score` is a pure function of the view."""
+@dataclass(frozen=True)
+class Acquisition:
+    """What is maximised: a pure function of the view, and what that function needs."""
 
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None  # the only batching it works with; None: any
-    meaning: ClassVar[str]  # what α is, in a few plain words: part of every reason
-    in_error: ClassVar[bool] = False  # α is in units of the task's error (a square, for regression)
+    function: Callable[..., Score]  # of the view, and of the form where it has forms
+    meaning: str  # what α is, in a few plain words: part of every reason
+    needs_model: bool = True
+    needs_bias: bool = False
+    batching: str | None = None  # the only batching it works with; None: any
+    in_error: bool = False  # α is in units of the task's error (a square, for regression)
+    has_forms: bool = False
+    form: str | Divergence | None = None  # None: the divergence of the task
+    level: Callable[[View], Tensor] | None = None  # gives `View.level`, for a score that uses it
 
-    @abstractmethod
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
-
-    def level(self, view: View) -> Tensor | None:  # (...)
-        """What of α is a mean over the whole pool (`View.level`); None: nothing."""
-        return None
+        return self.function(view, self.form) if self.has_forms else self.function(view)
 
 
 def measurements(view: View) -> Tensor:  # (..., n)

@@ -82,6 +82,11 @@ def epistemic(view: View, form: Form = None) -> Score:
     return Score.of(Omega(second.float())) if d is bregman.SQUARED else Score(first, note=no_matrix(d))
 
 
+def pemse(view: View, form: Form = None) -> Score:
+    """E D[F̄‖F] + E D[p‖F̄] over the pool; for values σ²_F + δ²."""
+    return epistemic(view, None if view.belief is None else form) + bias(view, form)
+
+
 def unknown(d: Divergence, mean: Tensor, variance: Tensor) -> Tensor:  # (..., n, c) twice -> (..., n)
     """E φ(p) − φ(p̂): what the divergence expects of what is not known about p; 0 where all is known."""
     there = (variance > 0) & ((mean > 0) if d.least is not None else True)

@@ -14,13 +14,11 @@ labels are mostly noise they disagree because each has learned its own noise; th
 everywhere, and `spread` fills the space.
 """
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
 from aicau.acquisition import terms
-from aicau.acquisition.base import Acquisition, Score, View
+from aicau.acquisition.base import Score, View
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
 
@@ -60,34 +58,24 @@ def check_classes(view: View, rule: str) -> None:
         raise InputError(f"{rule!r} is about classes, and this is a {view.task.name} task; use lc, bald, br or pemse")
 
 
-@dataclass(frozen=True)
-class Entropy(Acquisition):
-    meaning = "entropy of the predicted probabilities"
-
-    def score(self, view: View) -> Score:
-        return score(view, "entropy")
+def by_entropy(view: View) -> Score:
+    return score(view, "entropy")
 
 
-@dataclass(frozen=True)
-class Margin(Acquisition):
-    meaning = "nearness of the two most probable classes"
-
-    def score(self, view: View) -> Score:
-        return score(view, "margin")
+def by_margin(view: View) -> Score:
+    return score(view, "margin")
 
 
-@dataclass(frozen=True)
-class Trust(Acquisition):
-    meaning = "disagreement of the members, as far as they predict labels they did not see"
+def trust(view: View) -> Score:
+    check_classes(view, "trust")
+    if view.skill is None:
+        raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
+    apart = terms.epistemic(view, "brier").alpha
+    s, level = view.skill.to(apart)[..., None], apart.mean(-1) if view.level is None else view.level
+    note = "'trust' has no matrix; use top or spread batching"
+    return Score((1 - s) * level.to(apart)[..., None] + s * apart, note=note)
 
-    def score(self, view: View) -> Score:
-        check_classes(view, "trust")
-        if view.skill is None:
-            raise InputError("'trust' is about classes and needs View.skill, how well members predict unseen labels")
-        apart = terms.epistemic(view, "brier").alpha
-        s, level = view.skill.to(apart)[..., None], apart.mean(-1) if view.level is None else view.level
-        note = "'trust' has no matrix; use top or spread batching"
-        return Score((1 - s) * level.to(apart)[..., None] + s * apart, note=note)
 
-    def level(self, view: View) -> Tensor:
-        return terms.epistemic(view, "brier").alpha.mean(-1)
+def trust_level(view: View) -> Tensor:
+    """mean(u), for a pool that is looked at in parts."""
+    return terms.epistemic(view, "brier").alpha.mean(-1)
