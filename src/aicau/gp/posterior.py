@@ -43,31 +43,28 @@ class Solved:
     scale: Tensor  # (...)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        return self._at(at, False)[0]
+        return self.both(at, False)[0]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        return self._at(at, True)[1]
+        return self.both(at)[1]
 
-    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
-        """Mean and variance."""
-        return self._at(at, True)
-
-    def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+    def both(self, at: Tensor, spread: bool = True) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
+        """Mean and variance; without `spread` any second tensor."""
         mean, variance = self._normalised(at, spread)
         return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
-        """Mean and variance in units of the normalised target; without `spread` any second tensor."""
+        """Mean and variance in units of the normalised target."""
         raise NotImplementedError
 
     def noise(self) -> Tensor:  # (...)
         """σ_n², the variance of one measurement (of relative weight 1)."""
         assert self.rows.relative is not None
-        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+        return self.theta[..., self.rows.own].exp() * self.scale**2
 
     def lengths(self) -> Tensor:  # (..., p)
         """ℓ_j, the length scale of every feature."""
-        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
+        return self.theta[..., 1 : self.rows.own].exp()
 
 
 @dataclass(frozen=True)
@@ -106,8 +103,7 @@ class Posterior(Solved):
         return Single.of(self) if steady and size < HEAVY else None
 
     def pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., n, p) -> (..., rank, p)
-        """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spread over the rows of
-        `at`."""
+        """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spaced rows of `at`."""
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
         half = self._half(some)  # (..., l, s)
@@ -129,8 +125,7 @@ class Posterior(Solved):
         return torch.cat(points, -2)
 
     def factor(self, at: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
-        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact; the
-        cost is linear in n."""
+        """The covariance C as F Fᵀ + diag(d), at a cost linear in n: Nyström on pivots, and d ≥ 0."""
         if not chosen.shape[-2]:
             variance = self.variance(at)
             return variance[..., None][..., :0], variance
@@ -163,8 +158,7 @@ class Posterior(Solved):
         return mean, self.scale[..., None] ** 2 / own
 
     def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
-        """Of the rows of the first run, each predicted without its whole group: its error (value minus mean), and the
-        variance of its value, noise included."""
+        """Rows of the first run predicted without their whole group: value minus mean, and the variance of a value."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
         own = inverse.diagonal()
         error, variance = weights / own, 1 / own
