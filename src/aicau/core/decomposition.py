@@ -85,10 +85,7 @@ def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) ->
 
 
 def spread_error(predictions: Tensor, noise: Tensor) -> Tensor:  # (..., K, n), (n,) or (..., n) -> (...)
-    """Mean of (σ_F − σ_Y)²: the second aim of the paper's Figure 1, members as spread as measurements (noise: σ²_Y).
-
-    With the mean of δ², the first aim, it adds up to the squared Wasserstein distance between normal distributions.
-    """
+    """Mean of (σ_F − σ_Y)², the paper's second aim (Figure 1): with the mean of δ² the squared Wasserstein distance."""
     return ((epistemic(predictions).sqrt() - noise.sqrt()) ** 2).mean(-1)
 
 

@@ -1,7 +1,6 @@
-"""Where independent parts of one piece of work are computed: here, on some processes, or on the machines of Ray.
+"""Where independent parts of one piece of work are computed: in this process, in several, or on the machines of Ray.
 
-Every part is a pure function of its arguments, so the result is the same wherever it was computed, and computed again
-where a process or a machine died.
+Every part is a pure function of its arguments: the result does not depend on the place, and a lost part is repeated.
 """
 
 import logging

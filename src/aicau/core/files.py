@@ -58,11 +58,10 @@ def is_report(path: Path) -> bool:
 
 
 def write_whole(path: Path, write: Callable[[Path], object], force: bool = True) -> Path:
-    """`write` fills a private file in the same folder; only a finished one takes the name.
+    """`write` fills a private file in the same folder (`.aicau-*.partial.*`); only a finished one takes the name.
 
-    The file keeps the permissions of the one it replaces. A symbolic link is replaced itself; the file it points to
-    stays as it is. Without `force` nothing is replaced, even if it appears in the meantime. A killed process leaves at
-    most a file called `.aicau-*.partial.*`.
+    Permissions stay those of the file that is replaced. A symbolic link is replaced itself, not the file it points to.
+    Without `force` nothing is replaced, even if it appears in the meantime.
     """
     check_new(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,6 @@
 """Symmetric matrices as signed factors, A S Aᵀ + diag(d): Σ_F, Δ, Σ_Y, their sum Ω and its difference between rounds.
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| A | `factor` | (..., n, r) | columns; r is small, n is the pool |
-| S | `signs` | (r,) or (..., r) | weight of each column, usually ±1 |
-| d | `extra` | (..., n) or None | a diagonal on top (independent noise) |
-
-Nothing here ever forms an n × n matrix except `dense()`, which tests use.
+Only `dense()` forms an n × n matrix.
 """
 
 import functools

@@ -71,7 +71,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a pool lies: what turns its features, all or some of its rows, into coordinates."""
+    """Turns features of a pool, all or some of its rows, into coordinates."""
 
     mean: Tensor  # (d,), like all
     spread: Tensor
@@ -116,19 +116,10 @@ class Frame:
 
 
 class Rows:
-    """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
+    """Candidates that are read from chunks when they are needed: a table (n, d) that is indexed like a tensor.
 
-    Rows that were asked for stay in memory, up to `HELD`, but for those that follow each other: whoever needs all reads
-    portion by portion. `parts` are the chunks, in single precision, or what reads them; `sizes` their numbers of rows.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.core.pool import Rows
-    >>> table = torch.arange(6.0).reshape(3, 2)
-    >>> Rows(table.split(2), [2, 1], 2)[torch.tensor([2, 0])]
-    tensor([[4., 5.],
-            [0., 1.]])
+    `parts` are the chunks, in single precision, or functions that read them; `sizes` their numbers of rows. Rows that
+    were asked for stay in memory, up to `HELD`, unless they follow each other: passes over the pool are not kept.
     """
 
     device, dtype = torch.device("cpu"), torch.float
@@ -202,7 +193,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class OnDemand:
-    """What a function says of candidates, computed when it is asked for: answers as a tensor (1, ..., n) would."""
+    """A function of the candidates, computed for those that are asked for: indexed like a tensor (1, ..., n)."""
 
     function: Callable[[Tensor], Tensor]  # (m, d) -> (1, ..., m)
     x: Rows
@@ -225,16 +216,13 @@ class OnDemand:
 
 
 def located(x: "Tensor | Rows") -> Any:  # (n, d)
-    """Coordinates of a pool; of one that is read when it is wanted, `Rows`."""
+    """Coordinates of a pool; `Rows` if it is read in chunks."""
     return x.then(x.frame.coordinates) if isinstance(x, Rows) else coordinates(x)
 
 
 def coordinates(x: Tensor) -> Tensor:  # (n, d)
-    """Features for distances: standardised, and no column wider than a uniform one of variance 1.
-
-    Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
-    distant points then looks nowhere else (docs/comparison.md has figures).
-    """
+    """Features for distances: standardised, and no column wider than a uniform one of variance 1, because a rare
+    category or an outlier would else be far from everything (docs/comparison.md has figures)."""
     return Frame.of(x).coordinates(x)
 
 
