@@ -5,7 +5,6 @@
 classification: another divergence than Kullback-Leibler, one that has a matrix.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -22,6 +21,8 @@ from aicau.core.task import REGRESSION, Task
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
 DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
 FREE = 1e-9  # what a candidate without a price counts as costing: it comes first
+KIND_OF = dict.fromkeys(BIASES, "bias") | dict.fromkeys(BATCHINGS, "batching") | dict.fromkeys(FORMS, "form")
+KIND_OF["difference"] = "change"
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -122,55 +123,47 @@ class Strategy:
         InputError
             An unknown word (the message has the nearest known one), or words that do not go together.
         """
-        if str(text).strip().lower() == "default":
+        text = str(text).strip().lower()
+        if text == "default":
             return replace(cls.parse(DEFAULTS[task.name], **parts), name="default")
-        head, *words = (word.strip().lower() for word in str(text).split(":"))
+        head, *words = (word.strip() for word in text.split(":"))
         if head == "default":
             meaning = DEFAULTS[task.name]
             raise InputError(f"'default' stands alone; here it means {meaning!r}: name that, and change its words")
         if head not in ACQUISITIONS:
             raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
-        acquisition = ACQUISITIONS[head]()
-        kinds: dict[str, Collection[str]] = {
-            "bias": BIASES,
-            "batching": BATCHINGS,
-            "form": FORMS,
-            "change": ("difference",),
-        }
-        found: dict[str, str] = {}
+        acquisition, found = ACQUISITIONS[head](), dict[str, str]()
         for word in words:
-            kind = next((kind for kind, group in kinds.items() if word in group), None)
-            if kind is None:
-                raise unknown("strategy word", word, [w for group in kinds.values() for w in group])
-            if kind in found:
+            if word not in KIND_OF:
+                raise unknown("strategy word", word, list(KIND_OF))
+            if (kind := KIND_OF[word]) in found:
                 raise InputError(f"strategy {text!r} names its {kind} twice: {found[kind]!r} and {word!r}")
             found[kind] = word
-        if acquisition.needs_bias and "bias" not in found and "bias" not in parts:
-            raise InputError(
-                f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {', '.join(sorted(BIASES))}"
-            )
-        if "bias" in found and not acquisition.needs_bias:
-            raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
-        if "change" in found and not acquisition.needs_model:
-            raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
-        if "form" in found:
-            if not acquisition.has_forms:
-                raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
-            acquisition = replace(acquisition, form=found["form"])
-        fixed = acquisition.batching
-        word = found.get("batching", fixed or "top")
-        if fixed is not None and word != fixed:
-            raise InputError(f"{head!r} always uses {fixed!r} batching; leave out {word!r}")
-        batching, bias = BATCHINGS[word](), BIASES[found["bias"]]() if "bias" in found else None
-        if "matrix" not in batching.uses and hasattr(bias, "rank"):
-            bias = replace(bias, rank=0)  # type: ignore[type-var]  # a diagonal is enough
-        strategy = cls(
-            name=":".join([head, *words]),
-            acquisition=acquisition,
-            batching=batching,
-            bias=bias,
-            difference="change" in found,
-        )
+        bias, form = found.get("bias"), found.get("form")
+        rule = found.get("batching", acquisition.batching or "top")
+        for wrong, message in (
+            (
+                acquisition.needs_bias and not bias and "bias" not in parts,
+                f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {', '.join(sorted(BIASES))}",
+            ),
+            (bias and not acquisition.needs_bias, f"{head!r} does not use the bias; leave out {bias!r}"),
+            (
+                "change" in found and not acquisition.needs_model,
+                f"{head!r} does not change between rounds, so it has no difference version",
+            ),
+            (form and not acquisition.has_forms, f"{head!r} has no form {form!r}; br, pemse and epistemic have"),
+            (
+                acquisition.batching not in (None, rule),
+                f"{head!r} always uses {acquisition.batching!r} batching; leave out {rule!r}",
+            ),
+        ):
+            if wrong:
+                raise InputError(message)
+        batching, estimator = BATCHINGS[rule](), None if bias is None else BIASES[bias]()
+        if "matrix" not in batching.uses and hasattr(estimator, "rank"):
+            estimator = replace(estimator, rank=0)  # type: ignore[type-var]  # a diagonal is enough
+        acquisition = replace(acquisition, form=form)
+        strategy = cls(":".join([head, *words]), acquisition, batching, estimator, "change" in found)
         return replace(strategy, **parts) if parts else strategy
 
     def __str__(self) -> str:
