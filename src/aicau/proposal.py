@@ -1,7 +1,4 @@
-"""The next batch of one run, for one target or several, from a pool of any size.
-
-It is the round of aicau.round, looked at some candidates at a time where there are many.
-"""
+"""The round of aicau.round for one run, with one target or several, from a pool of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -64,8 +61,7 @@ class Look:
         return score.times(torch.tensor([self.share]).to(score.alpha))
 
     def anew(self) -> "Look":
-        """With nothing learned of the pool but the correction, which is the model's: a batch must not depend on whether
-        the model was fitted here or read."""
+        """With nothing learned of the pool but the model's correction: a model that was read gives the same batch."""
         kept = {key: value for key, value in self.state.memo.items() if isinstance(value, Correction | Frame)}
         before = None if self.before is None else self.before.anew()
         return replace(self, state=replace(self.state, memo=kept), before=before)
@@ -109,8 +105,7 @@ def propose(
     engine: Engine = HERE,  # where the pass over a large pool is computed
     device: torch.device | None = None,  # where the batch is computed; None: where the pool is
 ) -> Choice:
-    """The next m points, for one target or several. Of a large pool a rule sees a part (`narrowed`), or scores that are
-    computed some candidates at a time (`Portions`)."""
+    """The next m points; of a large pool a rule sees a part (`narrowed`), or scores made in portions (`Portions`)."""
     looks = [look.anew() for look in looks]
     x, fitted = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
     frame = looks[0].state.frame

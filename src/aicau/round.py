@@ -1,11 +1,6 @@
-"""The one round. Everything that chooses a batch goes through here, and nothing else assembles its parts.
+"""The one round: its steps are methods of `Round`, and nothing else assembles its parts (picture: aicau/__init__.py).
 
-    measurements ─► what plates share is taken out ─► ensemble F_k ─► bias ─► score ─► batch with reasons
-                                                          └──► prediction
-
-`simulate` calls it for hundreds of runs at once, `query` on arrays, a campaign for one run (aicau.proposal); so a
-comparison measures what a laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction) is what is
-known after the second.
+`simulate` calls it for hundreds of runs at once, `query` on arrays, a campaign for one run (aicau.proposal).
 """
 
 from collections.abc import Callable, Sequence
@@ -107,7 +102,7 @@ class Round:
         state: State,
         oracle: Callable[[int], Tensor] | None = None,  # of perfect information: the truth in its own units
     ) -> Omega | Belief | None:
-        """Δ̂, or a belief about E Y, by the strategy's estimator; None where it has none."""
+        """What `estimate` gives by the strategy's estimator; None where it has none."""
         return None if strategy.bias is None else self.estimate(strategy.bias, state, oracle)
 
     def estimate(
@@ -121,7 +116,7 @@ class Round:
             shape = (*state.scale.shape, *[1] * (truth.ndim - state.scale.ndim))
             return (truth - state.shift.reshape(shape)) / state.scale.reshape(shape)
 
-        return assess(estimator, state.evidence(None if oracle is None else known))
+        return assess(estimator, state.evidence(oracle and known))
 
     def choose(
         self,

@@ -1,8 +1,7 @@
-"""Models of scikit-learn, or anything with `fit` and `predict`, as an ensemble: as fast as the model they wrap.
+"""Models of scikit-learn, or anything with `fit` and `predict`, as an ensemble.
 
-A classifier knows only the classes it was shown, and many answer with probabilities of exactly 0. A class that a member
-never saw gets 0 from it, and then every member is mixed with the uniform distribution: `floor` is the share of it.
-Without it one such 0 makes the divergence infinite.
+A class that a member never saw gets probability 0 from it, which would make the divergence infinite; so all are mixed
+with the uniform distribution (`floor`).
 """
 
 from collections.abc import Callable, Sequence
@@ -141,13 +140,11 @@ class Members:
         runs, unseen = [], []
         for a, b, seed in each_run(keys, x, y, seeds(keys, 1)):
             model = seeded(self.estimator, int(seed)).fit(array(a), array(b))
-            members = getattr(model, "estimators_", None)
-            if members is None or len(members) == 0:
-                raise InputError(
-                    f"{type(model).__name__} has no members after fitting; use Regressors for a list of models"
-                )
+            members = list(np.asarray(getattr(model, "estimators_", []), dtype=object).ravel())
+            if not members:
+                kind = type(model).__name__
+                raise InputError(f"{kind} has no members after fitting; use Regressors for a list of models")
             columns = getattr(model, "estimators_features_", [slice(None)] * len(members))
-            members = list(np.asarray(members, dtype=object).ravel())
             runs.append(together([values_of(m, c) for m, c in zip(members, columns, strict=True)]))
             out = torch.zeros(len(members), len(b), dtype=torch.bool)
             for k, rows in enumerate(getattr(model, "estimators_samples_", [])):

@@ -26,14 +26,7 @@ _kind = "fused"
 
 @contextmanager
 def use(kind: str) -> Iterator[None]:
-    """Compute with the fused kernels where there are any (the default), or with batched PyTorch ("reference").
-
-    Examples
-    --------
-    >>> from aicau.ensembles import kernels
-    >>> with kernels.use("reference"):
-    ...     pass  # networks trained here are trained by batched PyTorch
-    """
+    """For a while, compute with the fused kernels where there are any (the default), or with batched PyTorch."""
     global _kind
     if kind not in KINDS:
         raise unknown("kind of kernel", kind, list(KINDS))
@@ -44,20 +37,14 @@ def use(kind: str) -> Iterator[None]:
         _kind = before
 
 
-def _numba(tensor: Tensor) -> bool:
-    return _kind == "fused" and tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
-
-
-def _cuda(tensor: Tensor) -> bool:
-    return _kind == "fused" and tensor.device.type == "cuda"
+def _fused(tensor: Tensor, device: str, needs: str) -> bool:
+    """Whether there is a kernel: the package it needs is installed, and nobody asked for the reference."""
+    return _kind == "fused" and tensor.device.type == device and importlib.util.find_spec(needs) is not None
 
 
 @contextmanager
 def _launch() -> Iterator[None]:
-    """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
-
-    Numba's first launch sets OpenMP's threads, which are PyTorch's as well: they are put back.
-    """
+    """Numba on as many threads as PyTorch has, and matrix products inside of each on one; PyTorch's are put back."""
     import numba
 
     with single_blas():
@@ -127,30 +114,22 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
-    if _cuda(x) and importlib.util.find_spec("triton") is not None:
+    if _fused(x, "cuda", "triton"):
         from aicau.ensembles.kernels import cuda_mlp
 
         if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
-    if not _numba(x):
+    if not _fused(x, "cpu", "numba"):
         return reference.train_mlp(x, y, weights, parameters, settings)
     from aicau.ensembles.kernels import cpu
 
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
     arrays = [t.numpy() for t in (x, targets, weights, parameters)]
+    s, sizes = settings, np.array(settings.sizes(x.shape[-1]))
+    rates, stop = (s.learning_rate, *s.betas, s.weight_decay), (s.min_delta, s.patience, s.max_epochs)
     with _launch():
-        epochs, losses = cpu.train_mlp(
-            *arrays,
-            np.array(settings.sizes(x.shape[-1])),
-            HEADS.index(settings.head),
-            settings.learning_rate,
-            *settings.betas,
-            settings.weight_decay,
-            settings.min_delta,
-            settings.patience,
-            settings.max_epochs,
-        )
+        epochs, losses = cpu.train_mlp(*arrays, sizes, HEADS.index(s.head), *rates, *stop)
     return parameters, torch.from_numpy(epochs), torch.from_numpy(losses)
 
 
@@ -166,30 +145,20 @@ def train_embedding(
     x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
-    if _cuda(x):
+    if _fused(x, "cuda", "torch"):
         from aicau.ensembles.kernels import cuda_embedding
 
         if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_embedding.train_embedding(x, bias, split, parameters, running, seeds, settings)
-    if not _numba(x):
+    if not _fused(x, "cpu", "numba"):
         return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
     from aicau.ensembles.kernels import cpu_embedding
 
     parameters = parameters.clone()
     tensors = (x, bias, split.to(torch.int8), parameters, running, seeds, *pairs.order(split, seeds, settings))
     arrays = [tensor.contiguous().numpy() for tensor in tensors]
+    s, sizes = settings, np.array(settings.sizes(x.shape[-1]))
+    rates = (s.dropout, s.learning_rate, *s.betas, s.weight_decay, s.momentum, s.epsilon, s.patience, s.max_epochs)
     with _launch():
-        epochs, losses = cpu_embedding.train_embedding(
-            *arrays,
-            np.array(settings.sizes(x.shape[-1])),
-            settings.batch_size or 0,
-            settings.dropout,
-            settings.learning_rate,
-            *settings.betas,
-            settings.weight_decay,
-            settings.momentum,
-            settings.epsilon,
-            settings.patience,
-            settings.max_epochs,
-        )
+        epochs, losses = cpu_embedding.train_embedding(*arrays, sizes, s.batch_size or 0, *rates)
     return parameters, running, torch.from_numpy(epochs), torch.from_numpy(losses)

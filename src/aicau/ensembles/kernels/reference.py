@@ -1,8 +1,5 @@
-"""The same two networks as plain batched PyTorch with autograd: what the fused kernels are checked against.
-
-It runs on any device and is used where no fused kernel exists. All networks advance together; a finished network keeps
-its parameters, and the loop ends when none is left.
-"""
+"""The same two networks as batched PyTorch with autograd, on any device: used where there is no fused kernel, and what
+these are checked against. All networks advance together; one that has finished keeps its parameters."""
 
 from typing import Any
 
