@@ -14,7 +14,7 @@ from aicau.batching.portions import DRAWN, Portions
 from aicau.batching.shortlist import narrowed
 from aicau.bias import Correction, Posterior
 from aicau.core.engine import HERE, Engine
-from aicau.core.pool import Frame, Rows, located
+from aicau.core.pool import Frame, Rows, coordinates
 from aicau.core.runs import moved
 from aicau.prediction import State
 from aicau.round import Past, Round, previous, view_of
@@ -133,7 +133,7 @@ def propose(
     else:
         at, times = looks[0].state.keys if keys is None else keys, looks[0].state.observations.counts(len(x))
         device = known.device if device is None else device
-        view = moved(View(located(x), room > 0, known, at, room=room, times=times), device)
+        view = moved(View(coordinates(x), room > 0, known, at, room=room, times=times), device)
         if strategy.needs_model:
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
             score = each.seen(each.drawn()[0], strategy.batching, view.allowed)

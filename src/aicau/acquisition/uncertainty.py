@@ -1,17 +1,11 @@
-"""Scores of classifiers: the uncertainty of the mean probabilities, mutual information, and trusted disagreement.
-
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| p̄ | `mean` | (..., n, c) | arithmetic mean of the members, as is usual for the first four |
-| u | `apart` | (..., n) | variance of the members' probabilities, summed over classes (`epistemic:brier`) |
-| s | `view.skill` | (...) | share of the labels' entropy that members explain of labels they did not see |
+"""Scores of classifiers: uncertainty of the members' mean probabilities, mutual information, and trusted disagreement.
 
 The first four are large where a label is uncertain, because data are missing or because labels are noisy there; of them
 only the mutual information (BALD) and differences between rounds leave the noise out.
 
-`trust` is (1 − s)·mean(u) + s·u. Where labels can be learned, members disagree where their middle is wrong. Where
-labels are mostly noise they disagree because each has learned its own noise; then s is small, α is nearly the same
-everywhere, and `spread` fills the space.
+`trust` is (1 − s)·mean(u) + s·u: u (`apart`) is the variance of the members' probabilities, summed over classes, and s
+(`view.skill`) the share of the entropy of unseen labels that members explain. Where labels are mostly noise s is small,
+α is nearly the same everywhere, and `spread` fills the space.
 """
 
 import torch

@@ -20,7 +20,7 @@ from aicau.campaign.setup import parse_strategy, room
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
-from aicau.core.pool import located
+from aicau.core.pool import coordinates
 from aicau.ensembles.base import AT_ONCE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
@@ -114,7 +114,7 @@ def _picks(
     aim, chances = Goal.parse(asked.goal), []
     said: dict[str, Prediction] = {}
     if not fitted:  # all count alike
-        choice, strategy = first_batch(located(x), marked, allowed, m, keys)
+        choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
         chances = [wanted(part.model, aim) for part in fitted]
         looks = []

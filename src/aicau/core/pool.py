@@ -63,7 +63,7 @@ class Pool:
     @cached_property
     def coordinates(self) -> Tensor:  # (n, d)
         """Where the candidates lie, for distances."""
-        return coordinates(self.x)
+        return Frame.of(self.x).coordinates(self.x)
 
     def to(self, device: torch.device) -> "Pool":
         return Pool(self.x.to(device), self.ids)
@@ -215,15 +215,10 @@ class OnDemand:
         return self.function(self.x[at[1]])[0] if isinstance(at, tuple) else self
 
 
-def located(x: "Tensor | Rows") -> Any:  # (n, d)
-    """Coordinates of a pool; `Rows` if it is read in chunks."""
-    return x.then(x.frame.coordinates) if isinstance(x, Rows) else coordinates(x)
-
-
-def coordinates(x: Tensor) -> Tensor:  # (n, d)
+def coordinates(x: "Tensor | Rows") -> Any:  # (n, d)
     """Features for distances: standardised, and no column wider than a uniform one of variance 1, because a rare
     category or an outlier would else be far from everything (docs/comparison.md has figures)."""
-    return Frame.of(x).coordinates(x)
+    return x.then(x.frame.coordinates) if isinstance(x, Rows) else Frame.of(x).coordinates(x)
 
 
 def standardise(x: Any) -> Tensor:  # (n, d)

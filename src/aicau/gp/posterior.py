@@ -82,9 +82,8 @@ class Posterior(Solved):
         return cls(theta, rows, shift, scale, *solved)
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
-        """Points in single precision (those of a very large pool) are computed in it where that is safe."""
         if at.dtype == torch.float and self._single is not None:
-            return self._single.at(self, at, spread)
+            return self._in_single(at, spread)
         means, variances = [], []
         for some in self._chunks(at.to(self.theta)):
             cross = self._cross(some)
@@ -96,11 +95,43 @@ class Posterior(Solved):
         return mean, torch.cat(variances, -1) if spread else mean
 
     @cached_property
-    def _single(self) -> "Single | None":
-        """None where rounding would matter: hardly any noise, or weights that cancel."""
+    def _single(self) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]] | None:
+        """σ_f², weights, and rows of L⁻¹ without their zeros, each with what constant and trend give there, in single
+        precision; None where rounding would matter: hardly any noise, or weights that cancel."""
         steady = float(self.cholesky.diagonal(dim1=-2, dim2=-1).amin()) > STEADY
         size = float((self.theta[..., 0].exp() * self.weights.norm(dim=-1)).max())
-        return Single.of(self) if steady and size < HEAVY else None
+        if not steady or size >= HEAVY:
+            return None
+        rows, blocks = self.rows, []
+        whole = torch.diag_embed(rows.valid.to(self.theta))
+        inverse = torch.linalg.solve_triangular(self.cholesky, whole, upper=False)  # (..., l, l)
+        for start in range(0, self.cholesky.shape[-1], BLOCK):
+            part = inverse[..., start : start + BLOCK, : start + BLOCK]
+            there = rows.linear * (part @ rows.x[..., : start + BLOCK, :]).mT
+            blocks.append((part.mT.float(), (rows.constant * part.sum(-1))[..., None, :].float(), there.float()))
+        weights = (self.weights * rows.valid)[..., None]
+        return self.theta[..., :1, None].exp().float(), weights.float(), blocks
+
+    def _in_single(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        """For very large pools. What is large and cancels, the constant and the trend, is taken out first."""
+        assert self._single is not None
+        rows, means, variances = self.rows, [], []
+        size, weights, blocks = self._single
+        for some in self._chunks(at):
+            square = squares(some.to(rows.x), rows.x, self.theta).float()  # small differences of large numbers
+            smooth = size * SHAPES[rows.shape](square)[0]
+            means.append((smooth @ weights)[..., 0])
+            if spread:
+                taken = torch.zeros_like(means[-1])
+                for part, constant, slope in blocks:
+                    half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
+                    half = half.add_(some @ slope) if rows.linear else half
+                    taken += half.square_().sum(-1)
+                variances.append(rows.prior_at(self.theta, some.to(rows.x)).float() - taken)
+        own = self.weights * rows.valid
+        trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
+        mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]
+        return mean, torch.cat(variances, -1).to(own) if spread else mean
 
     def pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., n, p) -> (..., rank, p)
         """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spaced rows of `at`."""
@@ -177,44 +208,3 @@ class Posterior(Solved):
 
     def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
         return chunks(at, self.rows.y.numel())
-
-
-@dataclass(frozen=True)
-class Single:
-    """A posterior in single precision. What is large and cancels, the constant and the trend, is taken out first."""
-
-    size: Tensor  # (..., 1, 1) σ_f²
-    weights: Tensor  # (..., l, 1), 0 where padded
-    blocks: list[tuple[Tensor, Tensor, Tensor]]  # rows of L⁻¹ without their zeros; what constant and trend give there
-
-    @classmethod
-    def of(cls, posterior: Posterior) -> "Single":
-        rows, size = posterior.rows, posterior.cholesky.shape[-1]
-        whole = torch.diag_embed(rows.valid.to(posterior.theta))
-        inverse = torch.linalg.solve_triangular(posterior.cholesky, whole, upper=False)  # (..., l, l)
-        blocks = []
-        for start in range(0, size, BLOCK):
-            part = inverse[..., start : start + BLOCK, : start + BLOCK]
-            there = rows.linear * (part @ rows.x[..., : start + BLOCK, :]).mT
-            blocks.append((part.mT.float(), (rows.constant * part.sum(-1))[..., None, :].float(), there.float()))
-        weights = (posterior.weights * rows.valid)[..., None]
-        return cls(posterior.theta[..., :1, None].exp().float(), weights.float(), blocks)
-
-    def at(self, posterior: Posterior, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:  # (..., n, p)
-        """Mean and variance in units of the normalised target."""
-        rows, means, variances = posterior.rows, [], []
-        for some in posterior._chunks(at):
-            square = squares(some.to(rows.x), rows.x, posterior.theta).float()  # small differences of large numbers
-            smooth = self.size * SHAPES[rows.shape](square)[0]
-            means.append((smooth @ self.weights)[..., 0])
-            if spread:
-                taken = torch.zeros_like(means[-1])
-                for part, constant, slope in self.blocks:
-                    half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
-                    half = half.add_(some @ slope) if rows.linear else half
-                    taken += half.square_().sum(-1)
-                variances.append(rows.prior_at(posterior.theta, some.to(rows.x)).float() - taken)
-        own = posterior.weights * rows.valid
-        trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
-        mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]
-        return mean, torch.cat(variances, -1).to(own) if spread else mean

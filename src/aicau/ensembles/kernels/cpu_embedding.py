@@ -85,9 +85,8 @@ def _last(p, a, sizes):  # type: ignore[no-untyped-def]
 def _embedding_gradient(  # type: ignore[no-untyped-def]
     p, g, a, z, d, inverse, sizes, running, target, weight, coefficient, gram, drop, dropout, momentum, epsilon, state
 ):
-    """Loss on the training pairs and its gradient, with batch statistics and dropout; updates running statistics.
-
-    A point counts `weight` times in the statistics; `coefficient` weighs the pairs."""
+    """Loss on the training pairs (weighed by `coefficient`) and its gradient, with dropout; updates `running` by batch
+    statistics, in which a point counts `weight` times."""
     zero, one = np.float32(0), np.float32(1)
     depth, count = sizes.size - 1, target.size
     scale = np.float32(1 / (1 - dropout))
@@ -207,11 +206,9 @@ def train_embedding(  # type: ignore[no-untyped-def]
     x, bias, split, parameters, running, seeds, rank, steps, moves, sizes, size,
     dropout, learning_rate, beta1, beta2, decay, momentum, epsilon, patience, max_epochs,
 ):  # fmt: skip
-    """Train ψ of every run in place, keeping the epoch with the least validation loss.
+    """Train ψ of every run in place, keeping the epoch with the least validation loss: gives epochs (N,) and that loss.
 
-    x (N, l, p), bias (N, l), split (N, l, l) symmetric with 0 = no pair, 1 = training, 2 = validation,
-    parameters (N, P), running (N, 2, units), seeds (N,); rank, steps and moves as in `pairs`, size the pairs of a
-    mini-batch (0: all at once). Returns epochs (N,) and the least validation loss (N,).
+    Shapes as in `kernels.train_embedding`; rank, steps and moves as in `pairs`, size: pairs of a mini-batch or 0.
     """
     runs = len(bias)
     depth, widest = sizes.size - 1, sizes.max() + 1
