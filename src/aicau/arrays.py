@@ -1,4 +1,4 @@
-"""The round on arrays: `query` chooses, `predict` predicts, for whoever has a table and a model already."""
+"""The round on arrays: `query` chooses, `predict` predicts, for a table and, if there is one, a model."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -21,8 +21,6 @@ from aicau.core.task import REGRESSION, Task
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
 DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
 FREE = 1e-9  # what a candidate without a price counts as costing: it comes first
-KIND_OF = dict.fromkeys(BIASES, "bias") | dict.fromkeys(BATCHINGS, "batching") | dict.fromkeys(FORMS, "form")
-KIND_OF["difference"] = "change"
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -132,38 +130,31 @@ class Strategy:
             raise InputError(f"'default' stands alone; here it means {meaning!r}: name that, and change its words")
         if head not in ACQUISITIONS:
             raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
-        acquisition, found = ACQUISITIONS[head](), dict[str, str]()
+        kinds = dict.fromkeys(BIASES, "bias") | dict.fromkeys(BATCHINGS, "batching") | dict.fromkeys(FORMS, "form")
+        kinds["difference"] = "change"
+        found: dict[str, str] = {}
         for word in words:
-            if word not in KIND_OF:
-                raise unknown("strategy word", word, list(KIND_OF))
-            if (kind := KIND_OF[word]) in found:
+            if word not in kinds:
+                raise unknown("strategy word", word, list(kinds))
+            if (kind := kinds[word]) in found:
                 raise InputError(f"strategy {text!r} names its {kind} twice: {found[kind]!r} and {word!r}")
             found[kind] = word
-        bias, form = found.get("bias"), found.get("form")
-        rule = found.get("batching", acquisition.batching or "top")
-        for wrong, message in (
-            (
-                acquisition.needs_bias and not bias and "bias" not in parts,
-                f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {', '.join(sorted(BIASES))}",
-            ),
-            (bias and not acquisition.needs_bias, f"{head!r} does not use the bias; leave out {bias!r}"),
-            (
-                "change" in found and not acquisition.needs_model,
-                f"{head!r} does not change between rounds, so it has no difference version",
-            ),
-            (form and not acquisition.has_forms, f"{head!r} has no form {form!r}; br, pemse and epistemic have"),
-            (
-                acquisition.batching not in (None, rule),
-                f"{head!r} always uses {acquisition.batching!r} batching; leave out {rule!r}",
-            ),
-        ):
-            if wrong:
-                raise InputError(message)
+        own, bias, form = ACQUISITIONS[head](), found.get("bias"), found.get("form")
+        rule, known = found.get("batching", own.batching or "top"), ", ".join(sorted(BIASES))
+        if own.needs_bias and not bias and "bias" not in parts:
+            raise InputError(f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {known}")
+        if bias and not own.needs_bias:
+            raise InputError(f"{head!r} does not use the bias; leave out {bias!r}")
+        if "change" in found and not own.needs_model:
+            raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
+        if form and not own.has_forms:
+            raise InputError(f"{head!r} has no form {form!r}; br, pemse and epistemic have")
+        if own.batching not in (None, rule):
+            raise InputError(f"{head!r} always uses {own.batching!r} batching; leave out {rule!r}")
         batching, estimator = BATCHINGS[rule](), None if bias is None else BIASES[bias]()
         if "matrix" not in batching.uses and hasattr(estimator, "rank"):
             estimator = replace(estimator, rank=0)  # type: ignore[type-var]  # a diagonal is enough
-        acquisition = replace(acquisition, form=form)
-        strategy = cls(":".join([head, *words]), acquisition, batching, estimator, "change" in found)
+        strategy = cls(":".join([head, *words]), replace(own, form=form), batching, estimator, "change" in found)
         return replace(strategy, **parts) if parts else strategy
 
     def __str__(self) -> str:

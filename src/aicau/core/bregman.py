@@ -19,6 +19,7 @@ the divergence gives one (`inverse`), else a solver finds them.
 and the dual mean is uniform. Labels and predictions must be finite.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -236,10 +237,7 @@ def dual_mean(name: str | Divergence, predictions: Any) -> Tensor:  # (..., K, c
 
 def mean_of(d: Divergence, members: Tensor) -> Tensor:  # (..., K, c) -> (..., c)
     """The dual mean of values already checked; members are added one after another (see `decomposition.mean`)."""
-    total = d.gradient(members[..., 0, :])
-    for k in range(1, members.shape[-2]):
-        total = total + d.gradient(members[..., k, :])
-    mean = total / members.shape[-2]
+    mean = functools.reduce(torch.add, map(d.gradient, members.unbind(-2))) / members.shape[-2]
     return d.inverse(mean) if d.inverse is not None else solve(d, mean, members.mean(-2))
 
 

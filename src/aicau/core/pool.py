@@ -18,7 +18,7 @@ from aicau.core.runs import over, portion
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
 TOGETHER = 16_384  # rows of a large pool that its mean and variance are computed of at a time
 HELD = 200_000  # rows that stay in memory once they were asked for
-RECENT = 4  # chunks that do
+RECENT = 4  # chunks that stay in memory
 READING = threading.RLock()  # threads that want rows of one chunk read it once
 
 

@@ -22,7 +22,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 SMALL = 20_000  # points of a pool up to which one thread computes
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
-PORTION_GPU = 262_144  # the same of an accelerator, which needs many to be busy
+PORTION_GPU = 262_144  # on an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
 
 

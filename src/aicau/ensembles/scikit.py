@@ -91,22 +91,20 @@ class Classifiers:
 
         def train(k: int, a: Tensor, b: Tensor, seed: int) -> Function:
             labels = array(b).astype(np.int64)
-            if len(np.unique(labels)) < 2:  # many classifiers refuse to train on one class; the answer is that class
-                return lambda at: self._floored(one_hot(torch.full((len(at),), int(labels[0])), self.classes))
-            model = seeded(self.estimators[k], seed).fit(array(a), labels)
+            known, model = np.unique(labels), None
+            if len(known) > 1:  # many classifiers refuse to train on one class; the answer is that class
+                model = seeded(self.estimators[k], seed).fit(array(a), labels)
+                known = model.classes_
 
             def function(at: Tensor) -> Tensor:  # (n, d) -> (n, c)
                 whole = torch.zeros(len(at), self.classes, dtype=torch.double)
-                known = torch.as_tensor(model.predict_proba(array(at))).double()
-                whole[:, torch.as_tensor(model.classes_).long()] = known
-                return self._floored(whole)
+                found = np.ones((len(at), 1)) if model is None else model.predict_proba(array(at))
+                whole[:, torch.as_tensor(known).long()] = torch.as_tensor(found).double()
+                return (1 - self.floor) * whole + self.floor / self.classes
 
             return function
 
         return fit_each(len(self.estimators), x, y, y, keys, train)
-
-    def _floored(self, probabilities: Tensor) -> Tensor:
-        return (1 - self.floor) * probabilities + self.floor / self.classes
 
 
 @dataclass(frozen=True)

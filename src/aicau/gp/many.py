@@ -32,8 +32,8 @@ class Block:
     x: Tensor  # (b, p)
     root: Tensor  # (b, b) of Λ
     half: Tensor  # (b, m) root⁻¹ Φᵀ
-    weights: Tensor  # (b,) what each adds to the mean, by its covariance
-    centre: Tensor  # (m,) the same of z
+    weights: Tensor  # (b,) of the rows in the mean
+    centre: Tensor  # (m,) of z in the mean
 
 
 @dataclass(frozen=True)

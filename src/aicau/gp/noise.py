@@ -126,7 +126,7 @@ def fit(
 
 
 def fit_many(x: Tensor, y: Tensor, counts: Tensor) -> Fitted:  # (1, l, p), (1, l) twice
-    """The same of any number of rows without batches: parameters and noise from some of them, evenly spaced."""
+    """`fit` for any number of rows without batches: parameters and noise from some of them, evenly spaced."""
     if y.shape[-1] <= gp.EXACT:
         return fit(x, y, None, counts, local=True)
     some = torch.linspace(0, y.shape[-1] - 1, gp.EXACT, device=y.device).long()
