@@ -92,7 +92,7 @@ def query(
         state = own.fit(points, table.rows(seen, batch), keys)
         others = asked if np.ndim(candidates) == 2 else asked[:0]
         counts = None if weight is None else _weights(weight, place[:rows], others, len(points))
-        choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room, weight=counts)
+        choice = own.choose(chosen, state, own.estimate(chosen.bias, state), batch_size, room, weight=counts)
     else:
         measured = torch.zeros(1, len(points), dtype=torch.bool)
         measured[0, seen] = True

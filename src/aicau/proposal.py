@@ -78,7 +78,7 @@ class Look:
 
     def _view(self, strategy: Strategy, state: State, part: Tensor | None, **parts: Tensor | None) -> View:
         """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
-        view = view_of(state, self.how.assess(strategy, state), **parts)
+        view = view_of(state, self.how.estimate(strategy.bias, state), **parts)
         memo, acquisition = self.state.memo, strategy.acquisition
         if part is None or acquisition.level is None:
             return view

@@ -59,7 +59,7 @@ class Round:
     >>> rows = Observations(index, x[index][..., 0] ** 2, torch.zeros(5, dtype=torch.long))
     >>> round, strategy, keys = Round(MLP()), Strategy.parse("default"), streams.runs(0, 1)
     >>> state = round.fit(x, rows, keys)
-    >>> round.choose(strategy, state, round.assess(strategy, state), 3).selection.index.shape
+    >>> round.choose(strategy, state, round.estimate(strategy.bias, state), 3).selection.index.shape
     torch.Size([1, 3])
     """
 
@@ -96,19 +96,15 @@ class Round:
         predictions = predicted(fitted, x, keys.ndim)
         return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
 
-    def assess(
+    def estimate(
         self,
-        strategy: Chooser,
+        estimator: BiasEstimator | None,  # a strategy's `bias`
         state: State,
         oracle: Callable[[int], Tensor] | None = None,  # of perfect information: the truth in its own units
     ) -> Omega | Belief | None:
-        """What `estimate` gives by the strategy's estimator; None where it has none."""
-        return None if strategy.bias is None else self.estimate(strategy.bias, state, oracle)
-
-    def estimate(
-        self, estimator: BiasEstimator, state: State, oracle: Callable[[int], Tensor] | None = None
-    ) -> Omega | Belief:
-        """Δ̂, or a belief about E Y, in the units of the state."""
+        """Δ̂, or a belief about E Y, in the units of the state; None without an estimator."""
+        if estimator is None:
+            return None
 
         def known(count: int) -> Tensor:
             assert oracle is not None

@@ -233,6 +233,6 @@ def try_out(text: str, task: str) -> None:
     rows = Observations(index, torch.tensor([[0.0, 1.0, 1.0]]).double(), torch.zeros_like(index[0]))
     try:
         state = how.fit(x, rows, streams.runs(0, 1))
-        how.choose(strategy, state, how.assess(strategy, state), 1)
+        how.choose(strategy, state, how.estimate(strategy.bias, state), 1)
     except InputError as error:
         raise InputError(f"strategy {strategy.name!r} does not work for {task}: {error}") from error

@@ -175,9 +175,10 @@ def _ranked(rank, seen):  # type: ignore[no-untyped-def]
 @njit(forceinline=True)
 def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ignore[no-untyped-def]
     """Lay out a mini-batch: its points as columns, how often each stands in it, and the weights of its pairs."""
-    width, used = weight.size, 0
-    everything = width == columns.size
+    everything, used = weight.size == columns.size, 0
     weight[:] = np.float32(0)
+    coefficient[:] = np.float32(0)
+    columns[:] = -1
     for pair in range(len(pairs)):
         for side in range(2):
             point = pairs[pair, side]
@@ -190,15 +191,6 @@ def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ign
             weight[columns[point]] += np.float32(1)
         i, j = columns[pairs[pair, 0]], columns[pairs[pair, 1]]
         coefficient[i, j] = coefficient[j, i] = np.float32((4.0 if i == j else 2.0) / len(pairs))
-
-
-@njit(forceinline=True)
-def _collect(pairs, columns, coefficient):  # type: ignore[no-untyped-def]
-    """Undo what `_deal` laid out."""
-    for pair in range(len(pairs)):
-        i, j = columns[pairs[pair, 0]], columns[pairs[pair, 1]]
-        coefficient[i, j] = coefficient[j, i] = np.float32(0)
-    columns[:] = -1
 
 
 @njit(parallel=True)
@@ -230,7 +222,7 @@ def train_embedding(  # type: ignore[no-untyped-def]
         z = np.zeros((depth - 1, widest, width), np.float32)
         d = np.zeros((2, widest, width), np.float32)
         gram = np.zeros((width, width), np.float32)
-        columns, pairs = np.full(count, -1), np.zeros((0, 2), np.int64)
+        columns, pairs = np.zeros(count, np.int64), np.zeros((0, 2), np.int64)
         if size > 0:
             target, weight, fit = np.zeros(width, np.float32), np.zeros(width, np.float32), np.zeros_like(gram)
             pairs = _ranked(rank[run], seen)
@@ -258,8 +250,6 @@ def train_embedding(  # type: ignore[no-untyped-def]
                     p, g, a, z, d, inverse, sizes, now, target, weight, fit, gram, drop,
                     dropout, momentum, epsilon, state,
                 )  # fmt: skip
-                if size > 0:
-                    _collect(some, columns, fit)
                 step += 1
                 if not np.isfinite(loss):
                     break
