@@ -144,26 +144,21 @@ class Score(OfRuns):
 
     def difference(self, previous: "Score") -> "Score":
         """κ: the score of the round before minus this one."""
-        omega = None if self.omega is None or previous.omega is None else previous.omega - self.omega
+        omega = previous.omega - self.omega if self.omega and previous.omega else None
         return Score(previous.alpha - self.alpha, omega, self.note)
 
     def times(self, factor: Tensor) -> "Score":  # (...)
-        """The same in other units."""
-        omega = None if self.omega is None else self.omega.scale(factor[..., None])
+        """In other units."""
+        omega = self.omega and self.omega.scale(factor[..., None])
         return Score(self.alpha * factor[..., None].to(self.alpha), omega, self.note)
 
     def weigh(self, weight: Tensor) -> "Score":  # (..., n)
         """α(z) w(z), and the matrix with √w on both sides."""
-        omega = self.omega
-        if omega is not None:
-            extra = None if omega.extra is None else omega.extra * weight.to(omega.extra)
-            omega = Omega(omega.factor * weight.to(omega.factor).sqrt()[..., None], omega.weights, extra)
-        return Score(self.alpha * weight.to(self.alpha), omega, self.note)
+        return Score(self.alpha * weight.to(self.alpha), self.omega and self.omega.weigh(weight), self.note)
 
     def __add__(self, other: "Score") -> "Score":
-        if self.omega is None or other.omega is None:
-            return Score(self.alpha + other.alpha, None, self.note)
-        return Score.of(self.omega + other.omega)
+        whole = self.omega + other.omega if self.omega and other.omega else None
+        return Score.of(whole) if whole else Score(self.alpha + other.alpha, None, self.note)
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,11 @@ class Omega(OfRuns):
         extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
         return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
 
+    def weigh(self, weight: Tensor) -> "Omega":  # (..., n)
+        """√w on both sides."""
+        extra = None if self.extra is None else self.extra * weight.to(self.extra)
+        return Omega(self.factor * weight.to(self.factor).sqrt()[..., None], self.weights, extra)
+
     def scale(self, by: Tensor) -> "Omega":  # (..., 1)
         """The matrix times a number."""
         extra = None if self.extra is None else self.extra * by.to(self.extra)

@@ -1,12 +1,10 @@
-"""What is measured, and the arithmetic that follows from it. One vocabulary: regression, classification, count.
+"""What is measured, and the arithmetic that follows from it; reading, predicting and explaining: `aicau.prediction`.
 
-| task | a measurement | a member predicts | divergence | error of a simulation |
-|---|---|---|---|---|
-| regression | a number | (..., K, n) | squared | MSE to the truth |
-| classification | a class number 0 … c − 1 | probabilities (..., K, n, c) | kl | excess log loss D[p‖F̄] |
-| count | 0, 1, 2 … | rates (..., K, n) | poisson | excess Poisson divergence |
-
-What a laboratory is told about each (reading a result, predicting, explaining) is in `aicau.prediction`.
+| task | a measurement | a member predicts |
+|---|---|---|
+| regression | a number | (..., K, n) |
+| classification | a class number 0 … c − 1 | probabilities (..., K, n, c) |
+| count | 0, 1, 2 … | rates (..., K, n) |
 """
 
 from dataclasses import dataclass
