@@ -77,7 +77,7 @@ def query(
     >>> query("pemse:direct:spread", X, y, batch_size=2).shape
     (2,)
     """
-    own, keys = _round(ensemble, task), _keys(random_state)
+    own, keys = _round(ensemble, task), round_keys(streams.runs(random_state, 1), 0)
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
     table = _table(X, y)
     features, number, size = _candidates(candidates, table)
@@ -153,7 +153,8 @@ def predict(
     """
     own, table = _round(ensemble, task), _table(X, y)
     points, place = torch.unique(table.features, dim=0, return_inverse=True)
-    state = own.fit(points, table.rows(place[table.labelled], batch), _keys(random_state))
+    keys = round_keys(streams.runs(random_state, 1), 0)
+    state = own.fit(points, table.rows(place[table.labelled], batch), keys)
     return own.predictor(state).predict(state, place)
 
 
@@ -202,10 +203,6 @@ def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:
         raise InputError(f"weight needs one number per row of X, 0 or more: {len(place)}; got {got}")
     least = torch.zeros(1, points).to(values).index_fill(1, others, 1.0)
     return least.scatter_reduce(1, place[None], values[None], "amax")
-
-
-def _keys(random_state: int) -> Tensor:  # (1,)
-    return round_keys(streams.runs(random_state, 1), 0)
 
 
 def _candidates(candidates: Any, table: _Table) -> tuple[Tensor, Tensor, int]:  # (c, d), (c,)

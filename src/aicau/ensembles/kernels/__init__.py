@@ -14,11 +14,10 @@ import torch
 from torch import Tensor
 
 from aicau.core.errors import unknown
-from aicau.core.runs import by_run, single_blas
+from aicau.core.runs import by_run, portion, single_blas
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
 TREES_AT_ONCE = 20  # through which a portion goes together
 KINDS = ("fused", "reference")
 _kind = "fused"
@@ -57,7 +56,8 @@ def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
     """Every network at the points of its run."""
 
     def forward(parameters: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)], 2)
+        parts = x.split(portion(x.device), -2)
+        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in parts], 2)
 
     return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])
 
@@ -75,16 +75,15 @@ def trees_mean(
     inner, own = left >= 0, torch.arange(len(left), device=left.device)
     below = torch.stack([torch.where(inner, side, own) for side in (left, right)], -1).flatten()  # a leaf: itself
     asked, means = feature.clamp_min(0), []
-    for some in x.float().double().split(PORTION):
+    for some in x.float().double().split(portion(x.device)):
         flat, total = some.flatten(), torch.zeros_like(some[:, 0])
         for group in roots.split(TREES_AT_ONCE):
             first = some.shape[1] * torch.arange(len(some), device=x.device).repeat(len(group))  # of a point in `flat`
             node, after = None, group.repeat_interleave(len(some))
             while node is None or not torch.equal(node, after):
-                node = after  # index_select takes half the time of node[...]
-                value_there = flat.index_select(0, first + asked.index_select(0, node))
-                goes_right = value_there > threshold.index_select(0, node)
-                after = below.index_select(0, 2 * node + goes_right)
+                node = after  # index_select takes half the time of [...]
+                there = flat.index_select(0, first + asked.index_select(0, node))
+                after = below.index_select(0, 2 * node + (there > threshold.index_select(0, node)))
             for leaf in value.index_select(0, node).split(len(some)):
                 total += leaf
         means.append(total / len(roots))
@@ -96,13 +95,10 @@ def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSet
     """ψ of every run at its points, with running statistics."""
 
     def forward(parameters: Tensor, running: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2)
+        parts = x.split(portion(x.device), -2)
+        return torch.cat([reference.embed(parameters, running, some, settings) for some in parts], -2)
 
     return by_run(forward, parameters, running, x, points=x.shape[-2])
-
-
-def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)
-    return x.split(PORTION, -2) if x.device.type == "cpu" else (x,)
 
 
 def train_mlp(
