@@ -206,7 +206,7 @@ def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:
 
 
 def _candidates(candidates: Any, table: _Table) -> tuple[Tensor, Tensor, int]:  # (c, d), (c,)
-    """Features, the number that is answered for each, and how many numbers there are: those of X, or their own."""
+    """Features of the candidates, their numbers in the answer, and the number of rows these point into."""
     features = table.features
     array = (~table.labelled).nonzero()[:, 0].numpy() if candidates is None else np.asarray(candidates)
     if array.ndim == 2:

@@ -23,7 +23,7 @@ from aicau.strategy import Choice, Strategy
 
 @dataclass(frozen=True)
 class Look:
-    """One target of a batch: what was fitted, what it counts beside others, and parameters of `Round.choose`."""
+    """One target of a batch: what was fitted, its share beside others, and parameters of `Round.choose`."""
 
     how: Round
     state: State
@@ -43,7 +43,7 @@ class Look:
         frame: Frame | None = None,  # of all, where there is a part
         device: torch.device | None = None,
     ) -> tuple[Score, View]:
-        """The score and what is known, of all candidates or of a part of them."""
+        """The score and the view of all candidates, or of a part of them."""
         state, past = self.among(part, device), None
         if self.before is not None:
             last = self.before.among(part, device)
@@ -57,7 +57,7 @@ class Look:
         return self.scaled(strategy.score(view, previous(state, past, round))[0]), view
 
     def scaled(self, score: Score) -> Score:
-        """As much as the target counts."""
+        """Times the share of the target."""
         return score.times(torch.tensor([self.share]).to(score.alpha))
 
     def anew(self) -> "Look":
@@ -67,7 +67,7 @@ class Look:
         return replace(self, state=replace(self.state, memo=kept), before=before)
 
     def among(self, part: Tensor | None, device: torch.device | None) -> State:
-        """What is known of some candidates, or of all, in memory; what is learned of one part is known to the next."""
+        """The state over some candidates, or all, in memory; all parts share what estimators learned."""
         part = torch.arange(len(self.state.x)) if part is None and isinstance(self.state.x, Rows) else part
         state = self.state if part is None else self.state.among(part)
         if device is None or device == state.keys.device:
@@ -77,7 +77,7 @@ class Look:
         return replace(moved(replace(state, memo={}), device), memo=state.memo[device])
 
     def _view(self, strategy: Strategy, state: State, part: Tensor | None, **parts: Tensor | None) -> View:
-        """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
+        """The view of a state, parameters as in `view_of`; the first part of a pool gives `View.level`."""
         view = view_of(state, self.how.estimate(strategy.bias, state), **parts)
         memo, acquisition = self.state.memo, strategy.acquisition
         if part is None or acquisition.level is None:
@@ -88,7 +88,7 @@ class Look:
 
 
 def cut(values: Tensor | None, part: Tensor | None) -> Tensor | None:  # (1, n), (s,) -> (1, s)
-    """Some of them; None: all."""
+    """Values of some candidates; None: of all."""
     return values if values is None or part is None else values[:, part]
 
 
@@ -149,6 +149,6 @@ def propose(
 
 def first_batch(x: Any, known: Tensor, allowed: Tensor, m: int, keys: Tensor) -> tuple[Choice, Strategy]:
     # (n, d) coordinates, a tensor or `Rows`; (n,) measured or pending; (n,); (1,)
-    """With no model the batch fills the space."""
+    """Before there is a model, the batch fills the space."""
     strategy = Strategy.parse("farthest")
     return strategy.choose(View(x, allowed[None], known[None], keys), m), strategy

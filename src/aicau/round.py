@@ -148,7 +148,7 @@ def view_of(
     frame: Tensor | None = None,
     **more: Any,  # that a View knows
 ) -> View:
-    """What is known when a batch is chosen (other parameters as in `Round.choose`)."""
+    """What a strategy sees (other parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
     return View(
         coordinates(state.x) if frame is None else frame,
@@ -175,5 +175,5 @@ def previous(state: State, past: Past | None, round: int) -> Score | None:
 
 
 def round_keys(keys: Tensor, round: int) -> Tensor:  # (...)
-    """The random streams of round k: F_0 is fitted to what was measured before any model chose."""
+    """The random streams of round k; F_0 is fitted to the initial measurements."""
     return streams.fold(keys, round)

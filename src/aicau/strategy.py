@@ -20,7 +20,7 @@ from aicau.core.task import REGRESSION, Task
 
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
 DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
-FREE = 1e-9  # what a candidate without a price counts as costing: it comes first
+FREE = 1e-9  # the cost of candidates whose cost is 0: they come first
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -191,14 +191,14 @@ class Strategy:
         return self.pick(self.together(score, view), plain, view, m)
 
     def together(self, score: Score, view: View) -> Score:
-        """What the rule sees: its own score, or, where it knows one only, that of all targets, per cost."""
+        """What the rule sees: the sum over targets per cost, or its own score if it weighs targets and costs itself."""
         if getattr(self.batching, "joint", False):
             return score
         score = sum((one for one, _ in view.others), score)
         return score if view.cost is None else score.weigh(1 / torch.where(view.cost > 0, view.cost, FREE))
 
     def pick(self, score: Score, plain: Score | None, view: View, m: int) -> Choice:
-        """The next batch of every run by a score that is known."""
+        """The next batch of every run by this score."""
 
         def select(runs: Tensor) -> Selection:
             some = slice(int(runs[0]), int(runs[-1]) + 1)
@@ -226,7 +226,7 @@ class Strategy:
         """
         meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
         numbers = choice.selection.numbers(run, place)
-        if "score" in numbers and self.acquisition.in_error:  # elsewhere `worth` is no error, e.g. a part of a mode
+        if "score" in numbers and self.acquisition.in_error:  # for others `worth` is no error
             numbers |= {name: numbers[name] * unit for name in ("score", "worth")}
         return self.batching.reason(numbers, meaning), numbers
 

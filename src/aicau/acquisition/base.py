@@ -100,7 +100,7 @@ class View(OfRuns):
         return self.predictions
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
-        """With what a bias estimator found, where one was asked."""
+        """With the result of a bias estimator, if there is one."""
         return replace(self, belief=estimate) if isinstance(estimate, Belief) else replace(self, cobias=estimate)
 
     def __getitem__(self, run: slice) -> "View":
@@ -186,7 +186,7 @@ def measurements(view: View) -> Tensor:  # (..., n)
 
 
 def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
-    """What rules over a large pool need to know of some candidates."""
+    """Score and view of some candidates, with what rules over a large pool use."""
 
     def some(part: Tensor | None) -> Tensor | None:
         return None if part is None else part[:, index]

@@ -15,7 +15,7 @@ from aicau.core.errors import InputError, unknown
 
 GOALS = ("map", "max", "min", "above", "below")
 BEST = 0.05  # share of the candidates that is looked for
-HALVINGS = 60  # of the interval that holds the threshold: to the last digit
+HALVINGS = 60  # of the interval that holds the threshold: down to rounding
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Goal:
 
 
 def beyond(mean: Tensor, spread: Tensor, at: Tensor) -> Tensor:  # (n,) twice, ()
-    """P(f > t) of a normal f; ½ at t itself where nothing is unknown."""
+    """P(f > t) of a normal f; ½ if f is certain and equal to t."""
     tiny = torch.finfo(mean.dtype).tiny
     return torch.special.ndtr(((mean - at) / spread.clamp_min(tiny)).nan_to_num(0.0))
 

@@ -19,7 +19,7 @@ from aicau.core.runs import by_run
 
 FORMS = ("brier", "symmetric")
 Form = str | Divergence | None  # None: the divergence of the task
-LEAST = 1e-6  # smaller entries count as this in the symmetric form, where a 0 would make all infinite
+LEAST = 1e-6  # least entry in the symmetric form, where a 0 would make everything infinite
 
 
 def behind(view: View, form: Form) -> Divergence:
@@ -81,7 +81,7 @@ def pemse(view: View, form: Form = None) -> Score:
 
 
 def unknown(d: Divergence, mean: Tensor, variance: Tensor) -> Tensor:  # (..., n, c) twice -> (..., n)
-    """E φ(p) − φ(p̂): what the divergence expects of what is not known about p; 0 where all is known."""
+    """E φ(p) − φ(p̂), the part of the divergence that comes from what is unknown of p."""
     there = (variance > 0) & ((mean > 0) if d.least is not None else True)
     m, v = torch.where(there, mean, 0.5), torch.where(there, variance, 0.125)
     if d is bregman.SQUARED:

@@ -23,7 +23,7 @@ def least_confidence(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
 
 
 def entropy(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
-    """Of the mean probabilities."""
+    """Entropy of the mean probabilities."""
     return torch.special.entr(members.mean(-2)).sum(-1)
 
 
@@ -39,7 +39,7 @@ def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
 
 
 def score(view: View, rule: str) -> Score:
-    """One of the four over the pool of a view with classes."""
+    """One of these four over the pool, for classes."""
     check_classes(view, rule)
     function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
     alpha = by_run(lambda some: function(view.task.members(some)), view.members)

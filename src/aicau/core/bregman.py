@@ -31,8 +31,8 @@ from aicau.core import checks
 from aicau.core.errors import InputError, TrainingError, unknown
 
 Function = Callable[[Tensor], Tensor]
-STEPS, SMALL = 200, 1e-14  # at most so many steps, until the gradient is met to this
-TOLERANCE = 1e-6  # by which probabilities may miss a sum of 1
+STEPS, SMALL = 200, 1e-14  # most steps of `solve`, and the relative error of the gradient at which it stops
+TOLERANCE = 1e-6  # how far a sum of probabilities may be from 1
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def mahalanobis(matrix: Any) -> Divergence:  # (c, c)
 
 
 def custom(function: Function, gradient: Function, name: str = "custom", least: float | None = None) -> Divergence:
-    """One's own, from a strictly convex function (..., c) -> (...) and its gradient, on all of ℝᶜ or above `least`.
+    """A divergence from a strictly convex function (..., c) -> (...) and its gradient, on all of ℝᶜ or above `least`.
 
     Dual means come from a damped Newton method, which needs a gradient that PyTorch can differentiate.
     """

@@ -65,7 +65,7 @@ class Engine:
         return self.jobs if self.name == LOCAL else max(1, int(_ray(self.address).cluster_resources().get("CPU", 1)))
 
     def slices(self, n: int) -> list[tuple[int, int]]:
-        """The numbers below n in two parts for every place, or in one where everything is computed here."""
+        """The numbers below n in slices: two for every process, or one where everything is computed here."""
         each = n if self.here else -(-n // (2 * self.width))
         return [(first, min(first + each, n)) for first in range(0, n, each)]
 
@@ -107,7 +107,7 @@ HERE = Engine()
 
 
 def window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any], T], most: int) -> Iterator[T]:
-    """Results in the order of their parts; so many are under way that no place waits, and memory holds a few."""
+    """Results in the order of their parts; at most `most` parts are under way."""
     rest = iter(parts)
     waiting = deque(map(begin, islice(rest, most)))
     while waiting:
@@ -116,7 +116,7 @@ def window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any]
 
 
 def _alone(function: Callable[[S], T], part: S) -> T:
-    """In a worker of Ray: on one thread, as Ray counts it."""
+    """In a worker of Ray, which counts on one thread for each."""
     one_thread()
     return function(part)
 

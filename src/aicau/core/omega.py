@@ -67,11 +67,11 @@ class Omega(OfRuns):
 
     @property
     def step(self) -> int:
-        """How many rows of the factor are looked at together."""
+        """How many rows of the factor are read at a time."""
         return portion(self.factor.device)
 
     def part(self, start: int) -> Tensor:  # (..., s, r)
-        """As many rows of the factor from one on."""
+        """`step` rows of the factor, from `start` on."""
         return self.factor[..., start : start + self.step, :]
 
     @property

@@ -16,10 +16,10 @@ from aicau.core.errors import InputError
 from aicau.core.runs import over, portion
 
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
-TOGETHER = 16_384  # rows of a large pool that its mean and variance are computed of at a time
-HELD = 200_000  # rows that stay in memory once they were asked for
+TOGETHER = 16_384  # rows that the mean and variance of a large pool are computed from at a time
+HELD = 200_000  # rows that stay in memory after they were asked for
 RECENT = 4  # chunks that stay in memory
-READING = threading.RLock()  # threads that want rows of one chunk read it once
+READING = threading.RLock()  # so that threads read a chunk once
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Rows:
         return self.shape[0]
 
     def split(self, size: int) -> Iterator[Tensor]:
-        """All rows in their order, so many at a time."""
+        """All rows in their order, `size` at a time."""
         rest = torch.zeros(0, self.shape[1])
         for number in range(len(self.starts) - 1):
             chunk = self._read(number)
@@ -165,7 +165,7 @@ class Rows:
         return found.reshape(*index.shape, self.shape[1])
 
     def then(self, function: Callable[[Tensor], Tensor]) -> "Rows":  # (s, d) -> (s, d)
-        """With another table made of every chunk, when it is read."""
+        """The table whose chunks are `function` of these; computed when they are read."""
         sizes = self.starts.diff().tolist()
         return Rows([lambda at=at: function(self._read(at)) for at in range(len(sizes))], sizes, self.shape[1])
 
@@ -199,7 +199,7 @@ class OnDemand:
     x: Rows
 
     def then(self, function: Callable[[Tensor], Tensor]) -> "OnDemand":
-        """With another function of the answers."""
+        """`function` of the answers."""
         return OnDemand(lambda x: function(self.function(x)), self.x)
 
     def double(self) -> "OnDemand":

@@ -20,7 +20,7 @@ from aicau.core.engine import window
 
 S = TypeVar("S")
 T = TypeVar("T")
-SMALL = 20_000  # points of a pool up to which one thread computes
+SMALL = 20_000  # points of a pool up to which one thread is used
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
 PORTION_GPU = 262_144  # on an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
@@ -43,7 +43,7 @@ _own = threading.local()  # `cores`: threads that this one may use in all, also 
 
 @contextmanager
 def threads(count: int | None = None) -> Iterator[None]:
-    """PyTorch's threads for a while (None: as they are); what was set before is put back afterwards."""
+    """Set PyTorch's threads for a while (None: leave them as they are)."""
     before, outer = torch.get_num_threads(), getattr(_own, "cores", None)
     _own.cores = outer or before
     if count not in (None, before):
@@ -111,7 +111,7 @@ def portion(device: torch.device) -> int:
 
 
 def portions(points: Tensor) -> tuple[Tensor, ...]:  # (n, ...)
-    """Points, or their numbers, as many at a time as a device computes together."""
+    """Points, or their numbers, in portions."""
     return points.split(portion(points.device))
 
 
@@ -131,7 +131,7 @@ def mapped(change: Callable[..., Tensor], *things: Any) -> Any:
 
 
 def moved(thing: T, device: torch.device) -> T:
-    """The same with its tensors on a device; what is there stays."""
+    """A thing with its tensors on a device."""
 
     def move(tensor: Tensor) -> Tensor:
         pinned = device.type == "cuda" and tensor.device.type == "cpu" and tensor.numel() > 0
@@ -160,7 +160,7 @@ def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:
 
 
 def threads_for(points: int) -> AbstractContextManager[None]:
-    """One thread for a small pool, as many as there are for a large one."""
+    """One thread for a small pool, all for a large one."""
     return threads(1 if points <= SMALL else None)
 
 

@@ -63,11 +63,11 @@ class Task:
 
     @property
     def probabilities(self) -> bool:
-        """Whether members predict probabilities of classes: one more dimension behind."""
+        """Whether members predict probabilities of classes, with one more dimension."""
         return self.classes > 0
 
     def vectors(self, values: Tensor) -> Tensor:  # (..., n[, c]) -> (..., n, c), c = 1 where there is none
-        """What is known of each point as a vector in float64, as `bregman` wants it."""
+        """Values as vectors in float64, as `bregman` needs them."""
         return (values if self.probabilities else values[..., None]).double()
 
     def members(self, predictions: Tensor) -> Tensor:  # (..., K, n[, c]) -> (..., n, K, c)

@@ -59,7 +59,7 @@ class FittedFunctions:
 
 
 def predicted(fitted: Fitted, x: Any, runs: int) -> Any:  # (n, d) -> (..., K, n)
-    """What members predict of a pool; of one that is read when it is wanted, when it is wanted."""
+    """What members predict of a pool; `OnDemand` if the pool is read in chunks."""
     if isinstance(x, Rows):
         return OnDemand(fitted.predict, x)
     return torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], runs + 1)

@@ -19,7 +19,7 @@ from aicau.core.runs import by_run, over, threads
 from aicau.gp import noise
 
 FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
-EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
+EFFECT_ROWS = 800  # most rows that batch effects are estimated from
 
 
 def process(features: int) -> gp.Process:
@@ -80,7 +80,7 @@ def plate_effects(x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
     low, high = interval(fitted)
-    low = low if sure > 0.975 else 0.0  # that nothing is shared has more than the 2.5% below the interval
+    low = low if sure > 0.975 else 0.0  # else more than 2.5% lie at 0
     return PlateEffects(sure * float(fitted.shared[0]), (low, high), names, sure * shift[row], error[row])
 
 

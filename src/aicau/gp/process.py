@@ -17,12 +17,12 @@ LENGTH_BOUNDS = (1e-2, 1e2)
 NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
-PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
+PAPER_STARTS = (1.0, 0.1)  # with the first alone a noisy target may be taken for noise only
 FEW, SCREEN = 64, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
-SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
-COARSE = 200  # least rows that an optimum is sought on first
+SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on; the best so many become starts
+COARSE = 200  # least rows of the first, coarse fit
 LOOSE = 1e-5  # tolerance with twice as many rows and more: a hundredth of log likelihood says nothing
-MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
+MOST_ROWS = 512  # most rows that parameters of the paper's process are learned from
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Process:
         lower: Tensor,  # (q,)
         upper: Tensor,  # (q,)
         most: int,
-        afresh: bool,  # begin with half of many rows: they find most of the way at an eighth of the cost
+        afresh: bool,  # fit half of many rows first, which costs an eighth
     ) -> Tensor:  # (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, most = len(rows.y), min(most, rows.y.shape[-1])
