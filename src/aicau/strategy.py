@@ -171,22 +171,13 @@ class Strategy:
         score = plain.difference(previous) if self.difference and previous is not None else plain
         return score if view.weight is None else score.weigh(view.weight), plain
 
-    def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
-        """The next batch of every run; run by run on the CPU, all at once elsewhere.
-
-        Parameters
-        ----------
-        view : View
-            Its leading dimension are the runs.
-        m : int
-            Points per run.
-        previous : Score
-            The plain score of the round before, in the same units; None: no difference is taken.
-
-        Returns
-        -------
-        Choice
-        """
+    def choose(
+        self,
+        view: View,  # its leading dimension are the runs
+        m: int,  # points per run
+        previous: Score | None = None,  # the plain score of the round before, in the same units; None: no difference
+    ) -> Choice:
+        """The next batch of every run; run by run on the CPU, all at once elsewhere."""
         score, plain = self.score(view, previous)
         return self.pick(self.together(score, view), plain, view, m)
 
@@ -209,21 +200,7 @@ class Strategy:
         return Choice(selection, score.alpha, plain if self.difference else None)
 
     def reason(self, choice: Choice, run: int, place: int, unit: float = 1.0) -> tuple[str, dict[str, float]]:
-        """Why a point was chosen, as the batching rule states it, and the numbers behind it.
-
-        Parameters
-        ----------
-        choice : Choice
-        run, place : int
-            Which run, and which point of its batch.
-        unit : float
-            Of the task's error, e.g. the squared scale of the target: scores are stated in it.
-
-        Returns
-        -------
-        reason : str
-        numbers : dict of str to float
-        """
+        """Why the point at a place of a run's batch was chosen, and the numbers behind it, scores times `unit`."""
         meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
         numbers = choice.selection.numbers(run, place)
         if "score" in numbers and self.acquisition.in_error:  # for others `worth` is no error

@@ -70,11 +70,8 @@ class Engine:
         return [(first, min(first + each, n)) for first in range(0, n, each)]
 
     def over(self, function: Callable[[S], T], parts: Iterable[S], device: str = "cpu") -> Iterator[T]:
-        """`function` of every part, in their order.
-
-        It and the parts travel to other processes, so the function must be of a module's top level. A part gets a
-        GPU of its own where the device is not the CPU and the cluster has one.
-        """
+        """`function`, of a module's top level, of every part, in their order; each with a GPU of its own if a cluster
+        has some and the device is not the CPU."""
         if self.here:
             yield from map(function, parts)
         elif self.name == LOCAL:

@@ -100,12 +100,7 @@ class Omega(OfRuns):
         return out if self.extra is None else out + self.extra[..., None] * v
 
     def top_eigenpairs(self, m: int) -> tuple[Tensor, Tensor]:  # (..., q), (..., n, q) with q = min(m, r)
-        """The `m` largest eigenvalues in falling order, and their unit eigenvectors.
-
-        Without a diagonal at most r eigenvalues are not zero, and only those are returned. With A = QR (thin),
-        A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then v = A S Rᵀ u / λ is an eigenvector, so Q is never formed.
-        Where λ is zero to rounding the vector is zero.
-        """
+        """The `m` largest eigenvalues in falling order, and their unit eigenvectors (0 where λ is 0)."""
         if self.extra is not None:
             return self._iterated(m)
         values, weights, _ = self.modes(m)
@@ -113,8 +108,9 @@ class Omega(OfRuns):
 
     def modes(self, m: int, allowed: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         # (..., n) -> (..., q), (..., r, q), (...)
-        """The `m` largest eigenvalues over some rows (None: all), what columns are multiplied with to give the unit
-        eigenvectors there, and the trace; without a diagonal. A large factor is read in portions, once."""
+        """The `m` largest eigenvalues over some rows (None: all), the weights of columns that give unit eigenvectors
+        there, and the trace; without a diagonal. With A = QR, A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then
+        A S Rᵀ u / λ is an eigenvector, so Q is never formed. A large factor is read in portions, once."""
         if m < 1:
             raise InputError(f"at least one eigenpair must be asked for; got {m}")
         r_matrix = self._triangle(allowed)

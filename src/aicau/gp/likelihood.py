@@ -92,7 +92,7 @@ class Rows(OfRuns):
         return mapped(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :], self)
 
     def repeat(self, times: int) -> "Rows":
-        """All runs so many times over."""
+        """All runs, `times` times."""
         return mapped(lambda t: t.repeat(times, *[1] * (t.ndim - 1)), self)
 
     def tensors(self) -> dict[str, Tensor]:

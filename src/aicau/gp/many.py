@@ -38,7 +38,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Split:
-    """Up to `value` of a feature on one side, beyond it on the other; a number is that of a block."""
+    """Points with at most `value` of a feature on the first side; a side is a further split or a block's number."""
 
     feature: int
     value: Tensor  # ()

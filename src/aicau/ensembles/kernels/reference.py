@@ -12,7 +12,7 @@ from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
     # (..., P), (..., n, d) -> (..., n), or (..., n, c) from the softmax head; leading dimensions broadcast
-    """What each network says of each point: a value, a rate, or probabilities."""
+    """What each network predicts at each point: a value, a rate, or probabilities."""
     raw = mlp_outputs(parameters, x, settings)
     if settings.head == "softmax":
         return torch.softmax(raw, -1)
