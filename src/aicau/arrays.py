@@ -97,8 +97,8 @@ def query(
         measured = torch.zeros(1, len(points), dtype=torch.bool)
         measured[0, seen] = True
         choice = chosen.choose(View(coordinates(points), room > 0, measured, keys), batch_size)
-    first = {int(point): int(own) for point, own in zip(reversed(asked), reversed(number), strict=True)}
-    index = np.array([first[int(point)] for point in choice.selection.index[0]], dtype=np.int64)
+    found = choice.selection.index[0][:, None] == asked  # several rows may be one point: the first is answered
+    index = number[found.int().argmax(-1)].numpy()
     if not return_utilities:
         return index
     utilities = np.full((batch_size, size), np.nan)

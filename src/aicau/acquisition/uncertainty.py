@@ -1,20 +1,24 @@
-"""Scores of classifiers: uncertainty of the members' mean probabilities, mutual information, and trusted disagreement.
+"""Scores without a bias: random ones, disagreement of the members, and for classes the uncertainty of a label.
 
-The first four are large where a label is uncertain, because data are missing or because labels are noisy there; of them
-only the mutual information (BALD) and differences between rounds leave the noise out.
+A label is uncertain where data are missing or labels are noisy; of the scores of classes only the mutual information
+(BALD) and differences between rounds leave the noise out.
 
 `trust` is (1 − s)·mean(u) + s·u: u (`apart`) is the variance of the members' probabilities, summed over classes, and s
 (`view.skill`) the share of the entropy of unseen labels that members explain. Where labels are mostly noise s is small,
 α is nearly the same everywhere, and `spread` fills the space.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from aicau.acquisition import terms
 from aicau.acquisition.base import Score, View
+from aicau.core import decomposition, streams
 from aicau.core.errors import InputError
 from aicau.core.runs import by_run
+from aicau.core.streams import Purpose
 
 
 def least_confidence(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
@@ -38,10 +42,9 @@ def mutual_information(members: Tensor) -> Tensor:  # (..., n, K, c) -> (..., n)
     return entropy(members) - torch.special.entr(members).sum(-1).mean(-1)
 
 
-def score(view: View, rule: str) -> Score:
+def score(view: View, rule: str, function: Callable[[Tensor], Tensor]) -> Score:
     """One of these four over the pool, for classes."""
     check_classes(view, rule)
-    function = {"lc": least_confidence, "entropy": entropy, "margin": margin, "bald": mutual_information}[rule]
     alpha = by_run(lambda some: function(view.task.members(some)), view.members)
     return Score(alpha, note=f"{rule!r} on classes has no matrix; use top or spread batching")
 
@@ -52,12 +55,32 @@ def check_classes(view: View, rule: str) -> None:
         raise InputError(f"{rule!r} is about classes, and this is a {view.task.name} task; use lc, bald, br or pemse")
 
 
+def random(view: View) -> Score:
+    return Score(streams.uniform(streams.fold(view.keys, Purpose.CHOICE), view.x.shape[0]))
+
+
+def farthest(view: View) -> Score:
+    return Score(torch.ones_like(view.allowed, dtype=view.x.dtype))
+
+
+def lc(view: View) -> Score:
+    probable = view.task.probabilities
+    return score(view, "lc", least_confidence) if probable else Score.of(decomposition.covariance(view.members))
+
+
+def bald(view: View) -> Score:
+    if view.task.probabilities:
+        return score(view, "bald", mutual_information)
+    # In double precision: there different variances keep different scores, whatever the rounding of log1p.
+    return Score(0.5 * torch.log1p(decomposition.epistemic(view.members).double()))
+
+
 def by_entropy(view: View) -> Score:
-    return score(view, "entropy")
+    return score(view, "entropy", entropy)
 
 
 def by_margin(view: View) -> Score:
-    return score(view, "margin")
+    return score(view, "margin", margin)
 
 
 def trust(view: View) -> Score:
