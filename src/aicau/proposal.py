@@ -138,10 +138,8 @@ def propose(
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
             score = each.seen(each.drawn()[0], strategy.batching, view.allowed)
         else:
-            every = [replace(view, weight=moved(look.weight, device)) for look in looks]
-            plain = [strategy.score(one)[0] for one in every]
-            scores = [look.scaled(score) for look, score in zip(looks, plain, strict=True)]
-            score, view = joined(list(zip(scores, every, strict=True)))
+            every = [(look, replace(view, weight=moved(look.weight, device))) for look in looks]
+            score, view = joined([(look.scaled(strategy.score(one)[0]), one) for look, one in every])
     choice = strategy.pick(score, None, view, m)
     found = moved(choice.selection, room.device)
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))

@@ -78,14 +78,14 @@ class Rows(OfRuns):
         return replace(mapped(kept, self), valid=number < count)
 
     @property
-    def own(self) -> int:
-        """Where in theta the parameters behind the length scales begin: σ_n² if it is learned, then σ_b², ℓ_b."""
+    def noise_at(self) -> int:
+        """Where in theta σ_n² stands, if it is learned: after the length scales."""
         return 1 + self.x.shape[-1]
 
     @property
-    def shares(self) -> int:
-        """Where in theta σ_b² stands."""
-        return self.own + (self.relative is not None)
+    def batch_at(self) -> int:
+        """Where in theta σ_b² stands, if there are batches; ℓ_b follows."""
+        return self.noise_at + (self.relative is not None)
 
     def part(self, at: Tensor | slice) -> "Rows":  # (k,)
         """Some of the rows, the same ones of every run."""
@@ -122,22 +122,24 @@ class Rows(OfRuns):
 
     def noise(self, theta: Tensor) -> Tensor:  # (..., l)
         """Variance of every row that is its own."""
-        return self.fixed if self.relative is None else self.fixed + theta[..., self.own, None].exp() * self.relative
+        if self.relative is None:
+            return self.fixed
+        return self.fixed + theta[..., self.noise_at, None].exp() * self.relative
 
     @cached_property
     def _mates(self) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
         """1 where two rows stand in one batch, and |h − h*|."""
         assert self.batch is not None
         together = self.masked(self.batch[..., :, None] == self.batch[..., None, :]).to(self.y)
-        return together, squares(self.x, self.x, self.y.new_zeros(*self.y.shape[:-1], self.own)).sqrt_()
+        return together, squares(self.x, self.x, self.y.new_zeros(*self.y.shape[:-1], self.noise_at)).sqrt_()
 
     def shared(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:  # (..., l, l) twice
         """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (None for a shift)."""
         together, apart = self._mates
-        size = theta[..., self.shares, None, None].exp() * together
+        size = theta[..., self.batch_at, None, None].exp() * together
         if not self.fades:
             return size, None
-        far = (apart / theta[..., self.shares + 1, None, None].exp()).clamp_max_(FAR)
+        far = (apart / theta[..., self.batch_at + 1, None, None].exp()).clamp_max_(FAR)
         return size.mul_(torch.exp(-far)), far
 
 
@@ -181,13 +183,13 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     # where −2 ∂k/∂r² is k itself for the RBF kernel.
     core = weights[..., :, None] * weights[..., None, :] - inverse
     sloped = core * slope
-    scaled = rows.x / theta[..., None, 1 : rows.own].exp()
+    scaled = rows.x / theta[..., None, 1 : rows.noise_at].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
     by_size = (sloped if slope is signal else core * signal).sum((-1, -2))[..., None]
     parts = [-0.5 * by_size, -by_length]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid
-        parts.append(-0.5 * theta[..., rows.own, None].exp() * own.sum(-1, keepdim=True))
+        parts.append(-0.5 * theta[..., rows.noise_at, None].exp() * own.sum(-1, keepdim=True))
     if shared is not None:
         own = core * shared[0]
         parts.append(-0.5 * own.sum((-1, -2))[..., None])

@@ -45,7 +45,7 @@ class Fitted:
     def shared(self) -> Tensor:  # (runs,)
         """σ_b²; 0 without batches."""
         theta, rows, scale = self.posterior.theta, self.posterior.rows, self.posterior.scale
-        return torch.zeros_like(scale) if rows.batch is None else theta[..., rows.shares].exp() * scale**2
+        return torch.zeros_like(scale) if rows.batch is None else theta[..., rows.batch_at].exp() * scale**2
 
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
         """Mean and variance of the truth."""

@@ -118,7 +118,7 @@ def compared(
 def interval(fitted: noise.Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
     posterior, rows, step = fitted.posterior, fitted.posterior.rows, 1e-3
-    at, settings = rows.shares, process(rows.x.shape[-1])
+    at, settings = rows.batch_at, process(rows.x.shape[-1])
 
     def slope(theta: Tensor) -> Tensor:
         return settings.objective(theta, rows)[1][0]

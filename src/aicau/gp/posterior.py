@@ -60,11 +60,11 @@ class Solved:
     def noise(self) -> Tensor:  # (...)
         """σ_n², the variance of one measurement (of relative weight 1)."""
         assert self.rows.relative is not None
-        return self.theta[..., self.rows.own].exp() * self.scale**2
+        return self.theta[..., self.rows.noise_at].exp() * self.scale**2
 
     def lengths(self) -> Tensor:  # (..., p)
         """ℓ_j, the length scale of every feature."""
-        return self.theta[..., 1 : self.rows.own].exp()
+        return self.theta[..., 1 : self.rows.noise_at].exp()
 
 
 @dataclass(frozen=True)

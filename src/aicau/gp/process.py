@@ -125,7 +125,8 @@ class Process:
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""
         value, gradient = negative_log_likelihood(theta, rows)
-        places = (slice(0, 1), slice(1, rows.own), slice(rows.own, rows.shares))  # the last is empty without noise
+        at = rows.noise_at
+        places = (slice(0, 1), slice(1, at), slice(at, rows.batch_at))  # the last is empty without noise
         for prior, where in zip((self.signal_prior, self.length_prior, self.noise_prior), places, strict=True):
             if prior is not None:
                 off = (theta[..., where] - prior[0]) / prior[1]
