@@ -17,7 +17,7 @@ the paper: measuring does not reduce it, and it cancels in the difference. For v
 
 from functools import partial
 
-from aicau.acquisition import terms, uncertainty
+from aicau.acquisition import scores, terms
 from aicau.acquisition.base import Acquisition, Score, View
 from aicau.acquisition.terms import FORMS
 
@@ -25,14 +25,14 @@ BIAS, ERROR = "expected bias of the ensemble", "expected error of a network (dis
 MEMBERS = "disagreement of the members"
 TRUSTED = f"{MEMBERS}, as far as they predict labels they did not see"
 ACQUISITIONS = {
-    "random": partial(Acquisition, uncertainty.random, "a random number", needs_model=False, batching="top"),
-    "farthest": partial(Acquisition, uncertainty.farthest, "the same everywhere", needs_model=False, batching="spread"),
-    "lc": partial(Acquisition, uncertainty.lc, MEMBERS, in_error=True),
-    "bald": partial(Acquisition, uncertainty.bald, f"{MEMBERS} (mutual information)"),
+    "random": partial(Acquisition, scores.random, "a random number", needs_model=False, batching="top"),
+    "farthest": partial(Acquisition, scores.farthest, "the same everywhere", needs_model=False, batching="spread"),
+    "lc": partial(Acquisition, scores.lc, MEMBERS, in_error=True),
+    "bald": partial(Acquisition, scores.bald, f"{MEMBERS} (mutual information)"),
     "epistemic": partial(Acquisition, terms.epistemic, MEMBERS, in_error=True, has_forms=True),
     "br": partial(Acquisition, terms.bias, BIAS, needs_bias=True, in_error=True, has_forms=True),
     "pemse": partial(Acquisition, terms.pemse, ERROR, needs_bias=True, in_error=True, has_forms=True),
-    "entropy": partial(Acquisition, uncertainty.by_entropy, "entropy of the predicted probabilities"),
-    "margin": partial(Acquisition, uncertainty.by_margin, "nearness of the two most probable classes"),
-    "trust": partial(Acquisition, uncertainty.trust, TRUSTED, level=uncertainty.trust_level),
+    "entropy": partial(Acquisition, scores.by_entropy, "entropy of the predicted probabilities"),
+    "margin": partial(Acquisition, scores.by_margin, "nearness of the two most probable classes"),
+    "trust": partial(Acquisition, scores.trust, TRUSTED, level=scores.trust_level),
 }
