@@ -126,7 +126,7 @@ class Networks:
         return Said(self.state.in_units(decomposition.mean(self.state.predictions).double())[0])
 
     def ask(self, m: int, room: Tensor) -> list[int]:
-        estimate = self.how.assess(self.method, self.state)
+        estimate = self.how.estimate(self.method.bias, self.state)
         chosen: list[int] = (
             self.how.choose(self.method, self.state, estimate, m, room[None]).selection.index[0].tolist()
         )

@@ -45,7 +45,7 @@ def campaign(seed: int, per_cost: bool, most: int) -> tuple[float, int]:
         if round == ROUNDS:
             said = torch.as_tensor(how.predictor(state, strategy.bias).predict(state).mean)
             return float(((said - truth) ** 2).mean().sqrt()), len(index)
-        estimate, budget = how.assess(strategy, state), MEAN_COSTS * float(cost.mean())
+        estimate, budget = how.estimate(strategy.bias, state), MEAN_COSTS * float(cost.mean())
 
         def choose(m: int, state=state, estimate=estimate, **price) -> list[int]:
             return how.choose(strategy, state, estimate, m, **price).selection.index[0].tolist()

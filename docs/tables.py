@@ -32,7 +32,7 @@ def table(registry: Mapping[str, Any], head: str, said: Callable[[Any], str] = f
 
 
 TABLES = {
-    "acquisitions": lambda: table(ACQUISITIONS, "acquisition: what is maximised", lambda entry: entry.meaning),
+    "acquisitions": lambda: table(ACQUISITIONS, "acquisition: what is maximised", lambda entry: entry().meaning),
     "biases": lambda: table(BIASES, "bias: where the ensemble is wrong"),
     "batchings": lambda: table(BATCHINGS, "batching: how a batch is made of it"),
     "forms": lambda: ", ".join(f"`{form}`" for form in FORMS),

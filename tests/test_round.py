@@ -41,7 +41,7 @@ def run(round, rows, word="default", m=6):
     """Batch, prediction and state of one round."""
     strategy = Strategy.parse(word, task=round.task)
     state = round.fit(POOL.pool.x, rows, KEYS)
-    choice = round.choose(strategy, state, round.assess(strategy, state), m)
+    choice = round.choose(strategy, state, round.estimate(strategy.bias, state), m)
     return choice.selection.index[0].tolist(), round.predictor(state, strategy.bias).predict(state), state
 
 
@@ -202,7 +202,7 @@ def test_query_is_the_round_on_the_same_rows(task, repeats, plates):
     strategy, keys = Strategy.parse("default", task=task), round_keys(streams.runs(5, 1), 0)
     state = round.fit(x, rows, keys)
     free = rows.counts(len(x)) == 0
-    choice = round.choose(strategy, state, round.assess(strategy, state), 5, free.long())
+    choice = round.choose(strategy, state, round.estimate(strategy.bias, state), 5, free.long())
     # The table of `query`: unmeasured points, then one line per measurement.
     open_ = free[0].nonzero()[:, 0]
     table = torch.cat([x[open_], x[rows.index[0]]]).numpy()
@@ -229,7 +229,7 @@ def test_a_simulation_is_the_round_on_the_same_rows(word):
         rows = loop.observations[0]
         state = round.fit(problem.pool.x, rows, round_keys(keys, k))
         room = problem.capacity - rows.counts(100)
-        choice = round.choose(strategy, state, round.assess(strategy, state), 4, room, past=past, round=k)
+        choice = round.choose(strategy, state, round.estimate(strategy.bias, state), 4, room, past=past, round=k)
         past = None if choice.plain is None else Past(choice.plain, state.scale)
         loop.advance()
         assert torch.equal(loop.observations.index[0, :, -4:], choice.selection.index)

@@ -17,7 +17,7 @@ from contextlib import contextmanager, redirect_stderr
 import torch
 
 from aicau.acquisition import View
-from aicau.acquisition.uncertainty import mutual_information
+from aicau.acquisition.scores import mutual_information
 from aicau.core.errors import InputError
 from bench.peers.base import Peer, require
 

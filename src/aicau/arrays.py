@@ -1,4 +1,4 @@
-"""The round on arrays: `query` chooses, `predict` predicts, for whoever has a table and a model already."""
+"""The round on arrays: `query` chooses, `predict` predicts, for a table and, if there is one, a model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -77,7 +77,7 @@ def query(
     >>> query("pemse:direct:spread", X, y, batch_size=2).shape
     (2,)
     """
-    own = _round(ensemble, task)
+    own, keys = _round(ensemble, task), round_keys(streams.runs(random_state, 1), 0)
     chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
     table = _table(X, y)
     features, number, size = _candidates(candidates, table)
@@ -89,21 +89,21 @@ def query(
     if chosen.needs_model:
         if not len(seen):
             raise InputError(f"{chosen.name!r} needs at least one labelled row; start with 'random' or 'farthest'")
-        state = own.fit(points, table.rows(seen, batch), _keys(random_state))
+        state = own.fit(points, table.rows(seen, batch), keys)
         others = asked if np.ndim(candidates) == 2 else asked[:0]
         counts = None if weight is None else _weights(weight, place[:rows], others, len(points))
-        choice = own.choose(chosen, state, own.assess(chosen, state), batch_size, room, weight=counts)
+        choice = own.choose(chosen, state, own.estimate(chosen.bias, state), batch_size, room, weight=counts)
     else:
         measured = torch.zeros(1, len(points), dtype=torch.bool)
         measured[0, seen] = True
-        choice = chosen.choose(View(coordinates(points), room > 0, measured, _keys(random_state)), batch_size)
-    first = {int(point): int(own) for point, own in zip(reversed(asked), reversed(number), strict=True)}
-    index = np.array([first[int(point)] for point in choice.selection.index[0]], dtype=np.int64)
+        choice = chosen.choose(View(coordinates(points), room > 0, measured, keys), batch_size)
+    found = choice.selection.index[0][:, None] == asked  # several rows may be one point: the first is answered
+    index = number[found.int().argmax(-1)].numpy()
     if not return_utilities:
         return index
     utilities = np.full((batch_size, size), np.nan)
+    utilities[:, number] = choice.alpha[0, asked].numpy()
     for step in range(batch_size):
-        utilities[step, number] = choice.alpha[0, asked].numpy()
         utilities[step, index[:step]] = np.nan
     return index, utilities
 
@@ -153,7 +153,8 @@ def predict(
     """
     own, table = _round(ensemble, task), _table(X, y)
     points, place = torch.unique(table.features, dim=0, return_inverse=True)
-    state = own.fit(points, table.rows(place[table.labelled], batch), _keys(random_state))
+    keys = round_keys(streams.runs(random_state, 1), 0)
+    state = own.fit(points, table.rows(place[table.labelled], batch), keys)
     return own.predictor(state).predict(state, place)
 
 
@@ -194,21 +195,18 @@ def _round(ensemble: Ensemble | None, task: Task) -> Round:
 
 
 def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:  # (n,), (n,), (c,) -> (1, points)
-    """How much each point counts: as much as the row of X that counts most, and at least 1 in the place of others."""
+    """How much each point counts: the largest weight of its rows of X, and at least 1 for other candidates."""
     values = checks.numbers(weight, "weight")
-    if values.shape != place.shape or bool((values < 0).any()):
-        got = f"shape {tuple(values.shape)}" if values.shape != place.shape else f"{float(values.min()):g}"
+    fits = values.shape == place.shape
+    if not fits or bool((values < 0).any()):
+        got = f"{float(values.min()):g}" if fits else f"shape {tuple(values.shape)}"
         raise InputError(f"weight needs one number per row of X, 0 or more: {len(place)}; got {got}")
     least = torch.zeros(1, points).to(values).index_fill(1, others, 1.0)
     return least.scatter_reduce(1, place[None], values[None], "amax")
 
 
-def _keys(random_state: int) -> Tensor:  # (1,)
-    return round_keys(streams.runs(random_state, 1), 0)
-
-
 def _candidates(candidates: Any, table: _Table) -> tuple[Tensor, Tensor, int]:  # (c, d), (c,)
-    """Features, the number that is answered for each, and how many numbers there are: those of X, or their own."""
+    """Features of the candidates, their numbers in the answer, and the number of rows these point into."""
     features = table.features
     array = (~table.labelled).nonzero()[:, 0].numpy() if candidates is None else np.asarray(candidates)
     if array.ndim == 2:

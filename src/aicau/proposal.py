@@ -1,7 +1,4 @@
-"""The next batch of one run, for one target or several, from a pool of any size.
-
-It is the round of aicau.round, looked at some candidates at a time where there are many.
-"""
+"""The round of aicau.round for one run, with one target or several, from a pool of any size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +14,7 @@ from aicau.batching.portions import DRAWN, Portions
 from aicau.batching.shortlist import narrowed
 from aicau.bias import Correction, Posterior
 from aicau.core.engine import HERE, Engine
-from aicau.core.pool import Frame, Rows, located
+from aicau.core.pool import Frame, Rows, coordinates
 from aicau.core.runs import moved
 from aicau.prediction import State
 from aicau.round import Past, Round, previous, view_of
@@ -26,7 +23,7 @@ from aicau.strategy import Choice, Strategy
 
 @dataclass(frozen=True)
 class Look:
-    """One target of a batch: what was fitted, what it counts beside others, and parameters of `Round.choose`."""
+    """One target of a batch: what was fitted, its share beside others, and parameters of `Round.choose`."""
 
     how: Round
     state: State
@@ -46,7 +43,7 @@ class Look:
         frame: Frame | None = None,  # of all, where there is a part
         device: torch.device | None = None,
     ) -> tuple[Score, View]:
-        """The score and what is known, of all candidates or of a part of them."""
+        """The score and the view of all candidates, or of a part of them."""
         state, past = self.among(part, device), None
         if self.before is not None:
             last = self.before.among(part, device)
@@ -60,18 +57,17 @@ class Look:
         return self.scaled(strategy.score(view, previous(state, past, round))[0]), view
 
     def scaled(self, score: Score) -> Score:
-        """As much as the target counts."""
+        """Times the share of the target."""
         return score.times(torch.tensor([self.share]).to(score.alpha))
 
     def anew(self) -> "Look":
-        """With nothing learned of the pool but the correction, which is the model's: a batch must not depend on whether
-        the model was fitted here or read."""
+        """With nothing learned of the pool but the model's correction: a model that was read gives the same batch."""
         kept = {key: value for key, value in self.state.memo.items() if isinstance(value, Correction | Frame)}
         before = None if self.before is None else self.before.anew()
         return replace(self, state=replace(self.state, memo=kept), before=before)
 
     def among(self, part: Tensor | None, device: torch.device | None) -> State:
-        """What is known of some candidates, or of all, in memory; what is learned of one part is known to the next."""
+        """The state over some candidates, or all, in memory; all parts share what estimators learned."""
         part = torch.arange(len(self.state.x)) if part is None and isinstance(self.state.x, Rows) else part
         state = self.state if part is None else self.state.among(part)
         if device is None or device == state.keys.device:
@@ -81,17 +77,18 @@ class Look:
         return replace(moved(replace(state, memo={}), device), memo=state.memo[device])
 
     def _view(self, strategy: Strategy, state: State, part: Tensor | None, **parts: Tensor | None) -> View:
-        """What is known of a state, parameters as in `view_of`; the first part of a pool says what its level is."""
-        view, memo = view_of(state, self.how.assess(strategy, state), **parts), self.state.memo
-        if part is None:
+        """The view of a state, parameters as in `view_of`; the first part of a pool gives `View.level`."""
+        view = view_of(state, self.how.estimate(strategy.bias, state), **parts)
+        memo, acquisition = self.state.memo, strategy.acquisition
+        if part is None or acquisition.level is None:
             return view
-        if strategy.acquisition not in memo:
-            memo[strategy.acquisition] = strategy.acquisition.level(view)
-        return replace(view, level=memo[strategy.acquisition])
+        if acquisition not in memo:
+            memo[acquisition] = acquisition.level(view)
+        return replace(view, level=memo[acquisition])
 
 
 def cut(values: Tensor | None, part: Tensor | None) -> Tensor | None:  # (1, n), (s,) -> (1, s)
-    """Some of them; None: all."""
+    """Values of some candidates; None: of all."""
     return values if values is None or part is None else values[:, part]
 
 
@@ -108,8 +105,7 @@ def propose(
     engine: Engine = HERE,  # where the pass over a large pool is computed
     device: torch.device | None = None,  # where the batch is computed; None: where the pool is
 ) -> Choice:
-    """The next m points, for one target or several. Of a large pool a rule sees a part (`narrowed`), or scores that are
-    computed some candidates at a time (`Portions`)."""
+    """The next m points; of a large pool a rule sees a part (`narrowed`), or scores made in portions (`Portions`)."""
     looks = [look.anew() for look in looks]
     x, fitted = looks[0].state.x, [*looks, *(look.before for look in looks if look.before is not None)]
     frame = looks[0].state.frame
@@ -137,15 +133,13 @@ def propose(
     else:
         at, times = looks[0].state.keys if keys is None else keys, looks[0].state.observations.counts(len(x))
         device = known.device if device is None else device
-        view = moved(View(located(x), room > 0, known, at, room=room, times=times), device)
+        view = moved(View(coordinates(x), room > 0, known, at, room=room, times=times), device)
         if strategy.needs_model:
             each = Portions(lambda index: joined([look(index) for look in scored], index), len(x), measured, device)
             score = each.seen(each.drawn()[0], strategy.batching, view.allowed)
         else:
-            every = [replace(view, weight=moved(look.weight, device)) for look in looks]
-            plain = [strategy.score(one)[0] for one in every]
-            scores = [look.scaled(score) for look, score in zip(looks, plain, strict=True)]
-            score, view = joined(list(zip(scores, every, strict=True)))
+            every = [(look, replace(view, weight=moved(look.weight, device))) for look in looks]
+            score, view = joined([(look.scaled(strategy.score(one)[0]), one) for look, one in every])
     choice = strategy.pick(score, None, view, m)
     found = moved(choice.selection, room.device)
     return replace(choice, selection=replace(found, index=found.index if part is None else part[found.index]))
@@ -153,6 +147,6 @@ def propose(
 
 def first_batch(x: Any, known: Tensor, allowed: Tensor, m: int, keys: Tensor) -> tuple[Choice, Strategy]:
     # (n, d) coordinates, a tensor or `Rows`; (n,) measured or pending; (n,); (1,)
-    """With no model the batch fills the space."""
+    """Before there is a model, the batch fills the space."""
     strategy = Strategy.parse("farthest")
     return strategy.choose(View(x, allowed[None], known[None], keys), m), strategy

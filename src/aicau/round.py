@@ -1,11 +1,6 @@
-"""The one round. Everything that chooses a batch goes through here, and nothing else assembles its parts.
+"""The one round: its steps are methods of `Round`, and nothing else assembles its parts (picture: aicau/__init__.py).
 
-    measurements ─► what plates share is taken out ─► ensemble F_k ─► bias ─► score ─► batch with reasons
-                                                          └──► prediction
-
-`simulate` calls it for hundreds of runs at once, `query` on arrays, a campaign for one run (aicau.proposal); so a
-comparison measures what a laboratory gets. The steps are methods of `Round`; `State` (aicau.prediction) is what is
-known after the second.
+`simulate` calls it for hundreds of runs at once, `query` on arrays, a campaign for one run (aicau.proposal).
 """
 
 from collections.abc import Callable, Sequence
@@ -64,7 +59,7 @@ class Round:
     >>> rows = Observations(index, x[index][..., 0] ** 2, torch.zeros(5, dtype=torch.long))
     >>> round, strategy, keys = Round(MLP()), Strategy.parse("default"), streams.runs(0, 1)
     >>> state = round.fit(x, rows, keys)
-    >>> round.choose(strategy, state, round.assess(strategy, state), 3).selection.index.shape
+    >>> round.choose(strategy, state, round.estimate(strategy.bias, state), 3).selection.index.shape
     torch.Size([1, 3])
     """
 
@@ -101,19 +96,15 @@ class Round:
         predictions = predicted(fitted, x, keys.ndim)
         return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
 
-    def assess(
+    def estimate(
         self,
-        strategy: Chooser,
+        estimator: BiasEstimator | None,  # a strategy's `bias`
         state: State,
         oracle: Callable[[int], Tensor] | None = None,  # of perfect information: the truth in its own units
     ) -> Omega | Belief | None:
-        """Δ̂, or a belief about E Y, by the strategy's estimator; None where it has none."""
-        return None if strategy.bias is None else self.estimate(strategy.bias, state, oracle)
-
-    def estimate(
-        self, estimator: BiasEstimator, state: State, oracle: Callable[[int], Tensor] | None = None
-    ) -> Omega | Belief:
-        """Δ̂, or a belief about E Y, in the units of the state."""
+        """Δ̂, or a belief about E Y, in the units of the state; None without an estimator."""
+        if estimator is None:
+            return None
 
         def known(count: int) -> Tensor:
             assert oracle is not None
@@ -121,7 +112,7 @@ class Round:
             shape = (*state.scale.shape, *[1] * (truth.ndim - state.scale.ndim))
             return (truth - state.shift.reshape(shape)) / state.scale.reshape(shape)
 
-        return assess(estimator, state.evidence(None if oracle is None else known))
+        return assess(estimator, state.evidence(oracle and known))
 
     def choose(
         self,
@@ -157,7 +148,7 @@ def view_of(
     frame: Tensor | None = None,
     **more: Any,  # that a View knows
 ) -> View:
-    """What is known when a batch is chosen (other parameters as in `Round.choose`)."""
+    """What a strategy sees (other parameters as in `Round.choose`)."""
     times = state.observations.counts(len(state.x))
     return View(
         coordinates(state.x) if frame is None else frame,
@@ -184,5 +175,5 @@ def previous(state: State, past: Past | None, round: int) -> Score | None:
 
 
 def round_keys(keys: Tensor, round: int) -> Tensor:  # (...)
-    """The random streams of round k: F_0 is fitted to what was measured before any model chose."""
+    """The random streams of round k; F_0 is fitted to the initial measurements."""
     return streams.fold(keys, round)

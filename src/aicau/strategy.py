@@ -5,7 +5,6 @@
 classification: another divergence than Kullback-Leibler, one that has a matrix.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -21,7 +20,7 @@ from aicau.core.task import REGRESSION, Task
 
 # What the word `default` stands for: docs/comparison.md and docs/classification.md.
 DEFAULTS = {"regression": "br:posterior:gain", "count": "br:posterior:gain", "classification": "trust:spread"}
-FREE = 1e-9  # what a candidate without a price counts as costing: it comes first
+FREE = 1e-9  # the cost of candidates whose cost is 0: they come first
 FIRST_DIFFERENCE = 2  # rounds 0 and 1 use the plain score: two models must have been seen
 
 
@@ -122,55 +121,40 @@ class Strategy:
         InputError
             An unknown word (the message has the nearest known one), or words that do not go together.
         """
-        if str(text).strip().lower() == "default":
+        text = str(text).strip().lower()
+        if text == "default":
             return replace(cls.parse(DEFAULTS[task.name], **parts), name="default")
-        head, *words = (word.strip().lower() for word in str(text).split(":"))
+        head, *words = (word.strip() for word in text.split(":"))
         if head == "default":
             meaning = DEFAULTS[task.name]
             raise InputError(f"'default' stands alone; here it means {meaning!r}: name that, and change its words")
         if head not in ACQUISITIONS:
             raise unknown("acquisition", head, [*ACQUISITIONS, "default"])
-        acquisition = ACQUISITIONS[head]()
-        kinds: dict[str, Collection[str]] = {
-            "bias": BIASES,
-            "batching": BATCHINGS,
-            "form": FORMS,
-            "change": ("difference",),
-        }
+        kinds = dict.fromkeys(BIASES, "bias") | dict.fromkeys(BATCHINGS, "batching") | dict.fromkeys(FORMS, "form")
+        kinds["difference"] = "change"
         found: dict[str, str] = {}
         for word in words:
-            kind = next((kind for kind, group in kinds.items() if word in group), None)
-            if kind is None:
-                raise unknown("strategy word", word, [w for group in kinds.values() for w in group])
-            if kind in found:
+            if word not in kinds:
+                raise unknown("strategy word", word, list(kinds))
+            if (kind := kinds[word]) in found:
                 raise InputError(f"strategy {text!r} names its {kind} twice: {found[kind]!r} and {word!r}")
             found[kind] = word
-        if acquisition.needs_bias and "bias" not in found and "bias" not in parts:
-            raise InputError(
-                f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {', '.join(sorted(BIASES))}"
-            )
-        if "bias" in found and not acquisition.needs_bias:
-            raise InputError(f"{head!r} does not use the bias; leave out {found['bias']!r}")
-        if "change" in found and not acquisition.needs_model:
+        own, bias, form = ACQUISITIONS[head](), found.get("bias"), found.get("form")
+        rule, known = found.get("batching", own.batching or "top"), ", ".join(sorted(BIASES))
+        if own.needs_bias and not bias and "bias" not in parts:
+            raise InputError(f"{head!r} needs a bias estimator, e.g. '{head}:direct'; known: {known}")
+        if bias and not own.needs_bias:
+            raise InputError(f"{head!r} does not use the bias; leave out {bias!r}")
+        if "change" in found and not own.needs_model:
             raise InputError(f"{head!r} does not change between rounds, so it has no difference version")
-        if "form" in found:
-            if not hasattr(acquisition, "form"):
-                raise InputError(f"{head!r} has no form {found['form']!r}; br, pemse and epistemic have")
-            acquisition = replace(acquisition, form=found["form"])  # type: ignore[type-var]
-        fixed = acquisition.batching
-        word = found.get("batching", fixed or "top")
-        if fixed is not None and word != fixed:
-            raise InputError(f"{head!r} always uses {fixed!r} batching; leave out {word!r}")
-        batching, bias = BATCHINGS[word](), BIASES[found["bias"]]() if "bias" in found else None
-        if "matrix" not in batching.uses and hasattr(bias, "rank"):
-            bias = replace(bias, rank=0)  # type: ignore[type-var]  # a diagonal is enough
-        strategy = cls(
-            name=":".join([head, *words]),
-            acquisition=acquisition,
-            batching=batching,
-            bias=bias,
-            difference="change" in found,
-        )
+        if form and not own.has_forms:
+            raise InputError(f"{head!r} has no form {form!r}; br, pemse and epistemic have")
+        if own.batching not in (None, rule):
+            raise InputError(f"{head!r} always uses {own.batching!r} batching; leave out {rule!r}")
+        batching, estimator = BATCHINGS[rule](), None if bias is None else BIASES[bias]()
+        if "matrix" not in batching.uses and hasattr(estimator, "rank"):
+            estimator = replace(estimator, rank=0)  # type: ignore[type-var]  # a diagonal is enough
+        strategy = cls(":".join([head, *words]), replace(own, form=form), batching, estimator, "change" in found)
         return replace(strategy, **parts) if parts else strategy
 
     def __str__(self) -> str:
@@ -187,34 +171,25 @@ class Strategy:
         score = plain.difference(previous) if self.difference and previous is not None else plain
         return score if view.weight is None else score.weigh(view.weight), plain
 
-    def choose(self, view: View, m: int, previous: Score | None = None) -> Choice:
-        """The next batch of every run; run by run on the CPU, all at once elsewhere.
-
-        Parameters
-        ----------
-        view : View
-            Its leading dimension are the runs.
-        m : int
-            Points per run.
-        previous : Score
-            The plain score of the round before, in the same units; None: no difference is taken.
-
-        Returns
-        -------
-        Choice
-        """
+    def choose(
+        self,
+        view: View,  # its leading dimension are the runs
+        m: int,  # points per run
+        previous: Score | None = None,  # the plain score of the round before, in the same units; None: no difference
+    ) -> Choice:
+        """The next batch of every run; run by run on the CPU, all at once elsewhere."""
         score, plain = self.score(view, previous)
         return self.pick(self.together(score, view), plain, view, m)
 
     def together(self, score: Score, view: View) -> Score:
-        """What the rule sees: its own score, or, where it knows one only, that of all targets, per cost."""
+        """What the rule sees: the sum over targets per cost, or its own score if it weighs targets and costs itself."""
         if getattr(self.batching, "joint", False):
             return score
         score = sum((one for one, _ in view.others), score)
         return score if view.cost is None else score.weigh(1 / torch.where(view.cost > 0, view.cost, FREE))
 
     def pick(self, score: Score, plain: Score | None, view: View, m: int) -> Choice:
-        """The next batch of every run by a score that is known."""
+        """The next batch of every run by this score."""
 
         def select(runs: Tensor) -> Selection:
             some = slice(int(runs[0]), int(runs[-1]) + 1)
@@ -225,24 +200,10 @@ class Strategy:
         return Choice(selection, score.alpha, plain if self.difference else None)
 
     def reason(self, choice: Choice, run: int, place: int, unit: float = 1.0) -> tuple[str, dict[str, float]]:
-        """Why a point was chosen, as the batching rule states it, and the numbers behind it.
-
-        Parameters
-        ----------
-        choice : Choice
-        run, place : int
-            Which run, and which point of its batch.
-        unit : float
-            Of the task's error, e.g. the squared scale of the target: scores are stated in it.
-
-        Returns
-        -------
-        reason : str
-        numbers : dict of str to float
-        """
+        """Why the point at a place of a run's batch was chosen, and the numbers behind it, scores times `unit`."""
         meaning = self.acquisition.meaning + (", its fall since the last round" if self.difference else "")
         numbers = choice.selection.numbers(run, place)
-        if "score" in numbers and self.acquisition.in_error:  # elsewhere `worth` is no error, e.g. a part of a mode
+        if "score" in numbers and self.acquisition.in_error:  # for others `worth` is no error
             numbers |= {name: numbers[name] * unit for name in ("score", "worth")}
         return self.batching.reason(numbers, meaning), numbers
 

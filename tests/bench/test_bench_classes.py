@@ -99,7 +99,7 @@ def test_batchbald_says_what_is_missing(monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec("batchbald_redux") is None, reason="batchbald_redux is not installed")
 @pytest.mark.filterwarnings("ignore")
 def test_batchbald_starts_where_bald_is_largest_and_goes_on_by_joint_information():
-    from aicau.acquisition.uncertainty import mutual_information
+    from aicau.acquisition.scores import mutual_information
 
     view = a_view()
     chosen = peers.CLASS_PEERS["batchbald"].choose(view, 4).selection.index

@@ -418,7 +418,7 @@ def test_default_for_labels_trusts_members_by_their_skill(address):
         campaign.ask(2)
         _, model = campaign.models.last
         assert 0.1 < model.figures.skill < 1  # one label in eight is wrong
-        assert model.how.assess(campaign.strategy, model.state) is None  # `trust` needs none;
+        assert model.how.estimate(campaign.strategy.bias, model.state) is None  # `trust` needs none;
         assert float(model.predictor.said.at(None)[1].max()) > 0  # the parts come from `posterior`, which doubts
 
 

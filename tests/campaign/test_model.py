@@ -155,7 +155,7 @@ def test_state_through_safetensors_gives_the_same_bits(fitted):
     for name, value in again.predict().columns().items():
         assert np.array_equal(value, whole[name]), name
     assert torch.equal(again.state.predictions, model.state.predictions)
-    estimates = (one.how.assess(strategy, one.state).factor for one in (again, model))
+    estimates = (one.how.estimate(strategy.bias, one.state).factor for one in (again, model))
     assert torch.equal(*estimates)
 
 

@@ -30,10 +30,10 @@ def test_fit(fitted, task):
 def test_assess_and_choose(fitted, task, word):
     one = fitted[task]
     strategy = Strategy.parse(word, task=one.state.task)
-    whole = one.round.choose(strategy, one.state, one.round.assess(strategy, one.state), 4)
+    whole = one.round.choose(strategy, one.state, one.round.estimate(strategy.bias, one.state), 4)
     for run in range(3):
         state = one.state[run : run + 1]
-        choice = one.round.choose(strategy, state, one.round.assess(strategy, state), 4)
+        choice = one.round.choose(strategy, state, one.round.estimate(strategy.bias, state), 4)
         assert torch.equal(choice.selection.index[0], whole.selection.index[run])
         assert torch.equal(choice.alpha[0], whole.alpha[run])
         for name, part in choice.selection.parts.items():

@@ -51,7 +51,7 @@ def test_it_is_the_posterior_under_its_own_covariance(case, monkeypatch):
     few = gp.Many.of(theta, rows, shift, scale)
     assert len(few.blocks) == 8
     units = few.lengths()
-    home, place = few.tree.place(rows.x[0] / units), few.tree.place(at[0] / units)
+    home, place = (many.placed(few.tree, x[0] / units) for x in (rows.x, at))
     z = few.basis[None]
     core = rows.prior(theta, z, z)[0] + many.JITTER * torch.eye(40)
 
@@ -84,8 +84,8 @@ def test_halves_are_of_rows_that_differ_most_and_equal_rows_are_never_parted(mon
     # Of eight rows that are all alike five stay.
     assert [one.tolist() for one in leaves] == [[0, 1, 2, 3], [4, 5, 6, 7, 8], [12, 13, 14]]
     assert tree.feature == 1
-    assert tree.place(x).tolist() == [0] * 4 + [1] * 8 + [2] * 3
-    assert tree.place(torch.tensor([[5.0, -1.0], [0.5, 10.0]]).double()).tolist() == [0, 2]
+    assert many.placed(tree, x).tolist() == [0] * 4 + [1] * 8 + [2] * 3
+    assert many.placed(tree, torch.tensor([[5.0, -1.0], [0.5, 10.0]]).double()).tolist() == [0, 2]
 
 
 def test_noise_of_many_rows_is_found_from_some_and_all_are_used(monkeypatch):

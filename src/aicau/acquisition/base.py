@@ -1,10 +1,6 @@
-"""Acquisition functions α: what is maximised over the pool (Table 1).
+"""What an acquisition sees (`View`), and what it gives: α over the pool and its matrix, where there is one."""
 
-An acquisition is a matrix over the pool where it has one (Σ_F, Δ, their sum) and its diagonal α. Its `difference`
-between rounds, in which the aleatoric term cancels, is the matrix of round k−1 minus that of round k.
-"""
-
-from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -12,6 +8,7 @@ import torch
 from torch import Tensor
 
 from aicau.bias import Belief
+from aicau.core.bregman import Divergence
 from aicau.core.observations import Observations
 from aicau.core.omega import Cobias, Omega
 from aicau.core.runs import OfRuns
@@ -103,7 +100,7 @@ class View(OfRuns):
         return self.predictions
 
     def with_estimate(self, estimate: Omega | Belief | None) -> "View":
-        """With what a bias estimator found, where one was asked."""
+        """With the result of a bias estimator, if there is one."""
         return replace(self, belief=estimate) if isinstance(estimate, Belief) else replace(self, cobias=estimate)
 
     def __getitem__(self, run: slice) -> "View":
@@ -147,44 +144,40 @@ class Score(OfRuns):
 
     def difference(self, previous: "Score") -> "Score":
         """κ: the score of the round before minus this one."""
-        omega = None if self.omega is None or previous.omega is None else previous.omega - self.omega
+        omega = previous.omega - self.omega if self.omega and previous.omega else None
         return Score(previous.alpha - self.alpha, omega, self.note)
 
     def times(self, factor: Tensor) -> "Score":  # (...)
-        """The same in other units."""
-        omega = None if self.omega is None else self.omega.scale(factor[..., None])
+        """In other units."""
+        omega = self.omega and self.omega.scale(factor[..., None])
         return Score(self.alpha * factor[..., None].to(self.alpha), omega, self.note)
 
     def weigh(self, weight: Tensor) -> "Score":  # (..., n)
         """α(z) w(z), and the matrix with √w on both sides."""
-        omega = self.omega
-        if omega is not None:
-            extra = None if omega.extra is None else omega.extra * weight.to(omega.extra)
-            omega = Omega(omega.factor * weight.to(omega.factor).sqrt()[..., None], omega.weights, extra)
-        return Score(self.alpha * weight.to(self.alpha), omega, self.note)
+        return Score(self.alpha * weight.to(self.alpha), self.omega and self.omega.weigh(weight), self.note)
 
     def __add__(self, other: "Score") -> "Score":
-        if self.omega is None or other.omega is None:
-            return Score(self.alpha + other.alpha, None, self.note)
-        return Score.of(self.omega + other.omega)
+        whole = self.omega + other.omega if self.omega and other.omega else None
+        return Score.of(whole) if whole else Score(self.alpha + other.alpha, None, self.note)
 
 
-class Acquisition(ABC):
-    """What is maximised. Parameters only; `score` is a pure function of the view."""
+@dataclass(frozen=True)
+class Acquisition:
+    """What is maximised: a pure function of the view, and what that function needs."""
 
-    needs_model: ClassVar[bool] = True
-    needs_bias: ClassVar[bool] = False
-    batching: ClassVar[str | None] = None  # the only batching it works with; None: any
-    meaning: ClassVar[str]  # what α is, in a few plain words: part of every reason
-    in_error: ClassVar[bool] = False  # α is in units of the task's error (a square, for regression)
+    function: Callable[..., Score]  # of the view, and of the form where it has forms
+    meaning: str  # what α is, in a few plain words: part of every reason
+    needs_model: bool = True
+    needs_bias: bool = False
+    batching: str | None = None  # the only batching it works with; None: any
+    in_error: bool = False  # α is in units of the task's error (a square, for regression)
+    has_forms: bool = False
+    form: str | Divergence | None = None  # None: the divergence of the task
+    level: Callable[[View], Tensor] | None = None  # gives `View.level`, for a score that uses it
 
-    @abstractmethod
     def score(self, view: View) -> Score:
         """α over the pool, with its matrix where there is one."""
-
-    def level(self, view: View) -> Tensor | None:  # (...)
-        """What of α is a mean over the whole pool (`View.level`); None: nothing."""
-        return None
+        return self.function(view, self.form) if self.has_forms else self.function(view)
 
 
 def measurements(view: View) -> Tensor:  # (..., n)
@@ -193,7 +186,7 @@ def measurements(view: View) -> Tensor:  # (..., n)
 
 
 def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
-    """What rules over a large pool need to know of some candidates."""
+    """Score and view of some candidates, with what rules over a large pool use."""
 
     def some(part: Tensor | None) -> Tensor | None:
         return None if part is None else part[:, index]

@@ -1,15 +1,11 @@
-"""Goals: w(z), how much the error at a candidate counts, from what is predicted of it and how sure that is.
+"""Goals: w(z), how much the error at a candidate z counts.
 
-| goal | w(z) |
-|---|---|
-| `map` | 1: all candidates alike |
-| `max`, `min` | probability that z is among the best twentieth |
-| `above:T`, `below:T` | probability that z lies beyond T |
-
-The truth at z is taken as normal, with the predicted mean and its expected squared error. Where the best twentieth
-begins is the value that a twentieth of all candidates is expected to pass, Σ_z P(f(z) > t) = n/20.
+It is 1 for `map`, else the probability that z passes a threshold: T of `above:T` and `below:T`, for `max` and `min` the
+value that a twentieth of all candidates is expected to pass, Σ_z P(f(z) > t) = n/20. f(z) is taken as normal, with the
+predicted mean and its expected squared error.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +15,7 @@ from aicau.core.errors import InputError, unknown
 
 GOALS = ("map", "max", "min", "above", "below")
 BEST = 0.05  # share of the candidates that is looked for
-HALVINGS = 60  # of the interval that holds the threshold: to the last digit
+HALVINGS = 60  # of the interval that holds the threshold: down to rounding
 
 
 @dataclass(frozen=True)
@@ -37,16 +33,15 @@ class Goal:
             raise unknown("goal", name, list(GOALS))
         beyond = name in ("above", "below")
         if bool(colon) != beyond:
-            raise InputError(
-                f"goal {text!r} is not clear; write {name + ':3.5, with your threshold' if beyond else name}"
-            )
+            clear = f"{name}:3.5, with your threshold" if beyond else name
+            raise InputError(f"goal {text!r} is not clear; write {clear}")
         if not beyond:
             return cls(name)
         try:
             threshold = float(rest)
         except ValueError:
-            threshold = float("nan")
-        if not torch.isfinite(torch.tensor(threshold)):
+            threshold = math.nan
+        if not math.isfinite(threshold):
             raise InputError(f"goal {text!r} needs a number behind the colon, for example {name}:3.5")
         return cls(name, threshold)
 
@@ -77,7 +72,7 @@ class Goal:
 
 
 def beyond(mean: Tensor, spread: Tensor, at: Tensor) -> Tensor:  # (n,) twice, ()
-    """P(f > t) of a normal f; ½ at t itself where nothing is unknown."""
+    """P(f > t) of a normal f; ½ if f is certain and equal to t."""
     tiny = torch.finfo(mean.dtype).tiny
     return torch.special.ndtr(((mean - at) / spread.clamp_min(tiny)).nan_to_num(0.0))
 

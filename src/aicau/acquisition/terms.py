@@ -1,14 +1,7 @@
-"""The bias and the epistemic term of any divergence over the pool, and the matrices of the forms that have one.
+"""The bias E D[p‖F̄] and the epistemic term E D[F̄‖F] of any divergence over the pool, with their matrices.
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| F̄ | `centre` | (..., n, c) | dual mean of the members |
-| p̂, v | `belief.mean`, `belief.variance()` | (..., n, c) | estimate of E Y |
-| E D[p‖F̄] | `bias` | (..., n) | D[p̂‖F̄] + (E φ(p) − φ(p̂)) |
-| E D[F̄‖F] | `epistemic` | (..., n) | how much the members disagree |
-
-The second part of the bias comes from what is still unknown of p. It has a closed form where p can be given a
-distribution with the same two moments (Beta for `kl`, Gamma for `poisson`), and is ½ v φ″ to second order elsewhere.
+With the estimate p̂ of E Y (`Belief`) and its variance v the bias is D[p̂‖F̄] + (E φ(p) − φ(p̂)). The second part comes
+from what is unknown of p: exact for a Beta (`kl`) or Gamma (`poisson`) distribution with these moments, else ½ v φ″.
 
 A divergence that is not symmetric has no cobias matrix. Two forms have one: `brier` (the squared divergence of the
 probabilities: Ω is a sum over classes) and `symmetric` (D[p‖F̄] + D[F̄‖p]: the products of differences in the primal and
@@ -26,7 +19,7 @@ from aicau.core.runs import by_run
 
 FORMS = ("brier", "symmetric")
 Form = str | Divergence | None  # None: the divergence of the task
-LEAST = 1e-6  # smaller entries count as this in the symmetric form, where a 0 would make all infinite
+LEAST = 1e-6  # least entry in the symmetric form, where a 0 would make everything infinite
 
 
 def behind(view: View, form: Form) -> Divergence:
@@ -82,8 +75,13 @@ def epistemic(view: View, form: Form = None) -> Score:
     return Score.of(Omega(second.float())) if d is bregman.SQUARED else Score(first, note=no_matrix(d))
 
 
+def pemse(view: View, form: Form = None) -> Score:
+    """E D[F̄‖F] + E D[p‖F̄] over the pool; for values σ²_F + δ²."""
+    return epistemic(view, None if view.belief is None else form) + bias(view, form)
+
+
 def unknown(d: Divergence, mean: Tensor, variance: Tensor) -> Tensor:  # (..., n, c) twice -> (..., n)
-    """E φ(p) − φ(p̂): what the divergence expects of what is not known about p; 0 where all is known."""
+    """E φ(p) − φ(p̂), the part of the divergence that comes from what is unknown of p."""
     there = (variance > 0) & ((mean > 0) if d.least is not None else True)
     m, v = torch.where(there, mean, 0.5), torch.where(there, variance, 0.125)
     if d is bregman.SQUARED:

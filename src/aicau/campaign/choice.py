@@ -20,7 +20,7 @@ from aicau.campaign.setup import parse_strategy, room
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
-from aicau.core.pool import located
+from aicau.core.pool import coordinates
 from aicau.ensembles.base import AT_ONCE
 from aicau.ensembles.kernels import MLPSettings
 from aicau.prediction import Prediction, outcome
@@ -115,7 +115,7 @@ def _picks(
     chances = [wanted(part.model, aim) for part in fitted]
     said: dict[str, Prediction] = {}
     if not fitted:  # all candidates have the same weight
-        choice, strategy = first_batch(located(x), marked, allowed, m, keys)
+        choice, strategy = first_batch(coordinates(x), marked, allowed, m, keys)
     else:
         looks = []
         for part, chance in zip(fitted, chances, strict=True):
@@ -234,6 +234,6 @@ def try_out(text: str, task: str) -> None:
     rows = Observations(index, torch.tensor([[0.0, 1.0, 1.0]]).double(), torch.zeros_like(index[0]))
     try:
         state = how.fit(x, rows, streams.runs(0, 1))
-        how.choose(strategy, state, how.assess(strategy, state), 1)
+        how.choose(strategy, state, how.estimate(strategy.bias, state), 1)
     except InputError as error:
         raise InputError(f"strategy {strategy.name!r} does not work for {task}: {error}") from error

@@ -14,12 +14,12 @@
 The identity is exact on samples. Everything is computed in float64. Dual means have a closed form where
 the divergence gives one (`inverse`), else a solver finds them.
 
-Zeros and infinities: 0·log 0 = 0 and D[0‖0] = 0. A member that gives 0 to what a label has makes `total` infinite, and
-with it `bias` or `epistemic`; the identity then holds in the extended reals, and nothing is ever NaN. Where members
-exclude every class between them no distribution is near to all (for `kl`): `epistemic` is infinite and the dual mean is
-taken as uniform. Labels and predictions themselves must be finite.
+0·log 0 = 0 and D[0‖0] = 0. If a member gives probability 0 to a label that occurs, `total` is infinite, and with it
+`bias` or `epistemic`; nothing is ever NaN. If members exclude every class between them (`kl`), `epistemic` is infinite
+and the dual mean is uniform. Labels and predictions must be finite.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,8 @@ from aicau.core import checks
 from aicau.core.errors import InputError, TrainingError, unknown
 
 Function = Callable[[Tensor], Tensor]
-STEPS, SMALL = 200, 1e-14  # at most so many steps, until the gradient is met to this
-TOLERANCE = 1e-6  # by which probabilities may miss a sum of 1
+STEPS, SMALL = 200, 1e-14  # most steps of `solve`, and the relative error of the gradient at which it stops
+TOLERANCE = 1e-6  # how far a sum of probabilities may be from 1
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,7 @@ def _entropy(v: Tensor) -> Tensor:
 
 
 SQUARED = Divergence(
-    "squared",
-    lambda v: (v**2).sum(-1),
-    lambda v: 2 * v,
-    lambda g: g / 2,
-    lambda u, v: ((u - v) ** 2).sum(-1),
+    "squared", lambda v: (v**2).sum(-1), lambda v: 2 * v, lambda g: g / 2, lambda u, v: ((u - v) ** 2).sum(-1)
 )
 KL = Divergence(
     "kl",
@@ -97,12 +93,7 @@ POISSON = Divergence(
     least=0.0,
 )
 ITAKURA_SAITO = Divergence(
-    "itakura-saito",
-    lambda v: -v.log().sum(-1),
-    lambda v: -1 / v,
-    lambda g: -1 / g,
-    _itakura_saito,
-    least=0.0,
+    "itakura-saito", lambda v: -v.log().sum(-1), lambda v: -1 / v, lambda g: -1 / g, _itakura_saito, least=0.0
 )
 
 
@@ -119,17 +110,12 @@ def mahalanobis(matrix: Any) -> Divergence:  # (c, c)
 
     inverse = torch.linalg.inv(2 * m)
     return Divergence(
-        "mahalanobis",
-        square,
-        lambda v: 2 * v @ m,
-        lambda g: g @ inverse,
-        lambda u, v: square(u - v),
-        width=m.shape[0],
+        "mahalanobis", square, lambda v: 2 * v @ m, lambda g: g @ inverse, lambda u, v: square(u - v), width=m.shape[0]
     )
 
 
 def custom(function: Function, gradient: Function, name: str = "custom", least: float | None = None) -> Divergence:
-    """One's own, from a strictly convex function (..., c) -> (...) and its gradient, on all of ℝᶜ or above `least`.
+    """A divergence from a strictly convex function (..., c) -> (...) and its gradient, on all of ℝᶜ or above `least`.
 
     Dual means come from a damped Newton method, which needs a gradient that PyTorch can differentiate.
     """
@@ -167,10 +153,10 @@ def solve(d: Divergence, target: Tensor, start: Tensor) -> Tensor:  # (..., c) t
     def miss(at: Tensor) -> Tensor:
         return (d.gradient(at) - goal).abs().amax(-1)
 
-    near = SMALL * (1 + goal.abs().amax(-1))
+    size_of_goal = 1 + goal.abs().amax(-1)
     for _ in range(STEPS):
         left = miss(z)
-        if bool((left <= near).all()):
+        if bool((left <= SMALL * size_of_goal).all()):
             break
         curve = hessian(z)
         ridge = 1e-14 * curve.diagonal(dim1=-2, dim2=-1).sum(-1) + torch.finfo(z.dtype).tiny
@@ -189,7 +175,7 @@ def solve(d: Divergence, target: Tensor, start: Tensor) -> Tensor:  # (..., c) t
         if not bool(better.any()):
             break
         z = torch.where(better, moved, z)
-    if bool((miss(z) > 1e-9 * (1 + goal.abs().amax(-1))).any()):
+    if bool((miss(z) > 1e-9 * size_of_goal).any()):
         raise TrainingError(f"no dual mean was found for {d.name}: is its function strictly convex?")
     return z.reshape(start.shape)
 
@@ -214,9 +200,16 @@ def check(d: Divergence, values: Any, what: str) -> Tensor:  # (..., c) float64
     if d.least is not None and bool((v < d.least).any()):
         raise InputError(f"{what} must not be below {d.least:g} for {d.name}; the smallest is {float(v.min()):g}")
     if d.simplex and bool(((v.sum(-1) - 1).abs() > TOLERANCE).any()):
-        off = v.sum(-1).flatten()
-        worst = float(off[(off - 1).abs().argmax()])
+        sums = v.sum(-1).flatten()
+        worst = float(sums[(sums - 1).abs().argmax()])
         raise InputError(f"{what} must be probabilities that add up to 1 for {d.name}; some add up to {worst:g}")
+    return v
+
+
+def _members(d: Divergence, values: Any, what: str, count: str) -> Tensor:  # (..., count, c) float64
+    v = check(d, values, what)
+    if v.ndim < 2 or v.shape[-2] == 0:
+        raise InputError(f"{what} must have shape (..., {count}, c) with {count} at least 1; got {tuple(v.shape)}")
     return v
 
 
@@ -244,10 +237,7 @@ def dual_mean(name: str | Divergence, predictions: Any) -> Tensor:  # (..., K, c
 
 def mean_of(d: Divergence, members: Tensor) -> Tensor:  # (..., K, c) -> (..., c)
     """The dual mean of values already checked; members are added one after another (see `decomposition.mean`)."""
-    total = d.gradient(members[..., 0, :])
-    for k in range(1, members.shape[-2]):
-        total = total + d.gradient(members[..., k, :])
-    mean = total / members.shape[-2]
+    mean = functools.reduce(torch.add, map(d.gradient, members.unbind(-2))) / members.shape[-2]
     return d.inverse(mean) if d.inverse is not None else solve(d, mean, members.mean(-2))
 
 
@@ -283,10 +273,3 @@ def epistemic(name: str | Divergence, predictions: Any) -> Tensor:  # (..., K, c
     d = make(name)
     members = _members(d, predictions, "predictions", "K")
     return epistemic_of(d, members, mean_of(d, members))
-
-
-def _members(d: Divergence, values: Any, what: str, count: str) -> Tensor:
-    v = check(d, values, what)
-    if v.ndim < 2 or v.shape[-2] == 0:
-        raise InputError(f"{what} must have shape (..., {count}, c) with {count} at least 1; got {tuple(v.shape)}")
-    return v

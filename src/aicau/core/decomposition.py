@@ -3,6 +3,7 @@
 docs/notation.md has the symbols; the variance over members has the divisor K, so that both are identities on samples.
 """
 
+import functools
 from typing import TypeVar
 
 import torch
@@ -19,10 +20,7 @@ def mean(predictions: Tensor) -> Tensor:  # (..., K, n) -> (..., n)
     """μ_F. Members are added one after another, so the result does not depend on how many runs stand beside it."""
     if isinstance(predictions, OnDemand):
         return predictions.then(mean)
-    total = predictions[..., 0, :]
-    for k in range(1, predictions.shape[-2]):
-        total = total + predictions[..., k, :]
-    return total / predictions.shape[-2]
+    return functools.reduce(torch.add, predictions.unbind(-2)) / predictions.shape[-2]
 
 
 def covariance(predictions: Tensor) -> Omega:  # (..., K, n)
@@ -85,10 +83,7 @@ def pemse(predictions: Tensor, bias: Tensor, aleatoric: Tensor | float = 0.0) ->
 
 
 def spread_error(predictions: Tensor, noise: Tensor) -> Tensor:  # (..., K, n), (n,) or (..., n) -> (...)
-    """Mean of (σ_F − σ_Y)²: the second aim of the paper's Figure 1, members as spread as measurements (noise: σ²_Y).
-
-    With the mean of δ², the first aim, it adds up to the squared Wasserstein distance between normal distributions.
-    """
+    """Mean of (σ_F − σ_Y)², the paper's second aim (Figure 1): with the mean of δ² the squared Wasserstein distance."""
     return ((epistemic(predictions).sqrt() - noise.sqrt()) ** 2).mean(-1)
 
 

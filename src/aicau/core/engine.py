@@ -1,7 +1,6 @@
-"""Where independent parts of one piece of work are computed: here, on some processes, or on the machines of Ray.
+"""Where independent parts of one piece of work are computed: in this process, in several, or on the machines of Ray.
 
-Every part is a pure function of its arguments, so the result is the same wherever it was computed, and computed again
-where a process or a machine died.
+Every part is a pure function of its arguments: the result does not depend on the place, and a lost part is repeated.
 """
 
 import logging
@@ -66,16 +65,13 @@ class Engine:
         return self.jobs if self.name == LOCAL else max(1, int(_ray(self.address).cluster_resources().get("CPU", 1)))
 
     def slices(self, n: int) -> list[tuple[int, int]]:
-        """The numbers below n in two parts for every place, or in one where everything is computed here."""
+        """The numbers below n in slices: two for every process, or one where everything is computed here."""
         each = n if self.here else -(-n // (2 * self.width))
         return [(first, min(first + each, n)) for first in range(0, n, each)]
 
     def over(self, function: Callable[[S], T], parts: Iterable[S], device: str = "cpu") -> Iterator[T]:
-        """`function` of every part, in their order.
-
-        It and the parts travel to other processes, so the function must be of a module's top level. A part gets a
-        GPU of its own where the device is not the CPU and the cluster has one.
-        """
+        """`function`, of a module's top level, of every part, in their order; each with a GPU of its own if a cluster
+        has some and the device is not the CPU."""
         if self.here:
             yield from map(function, parts)
         elif self.name == LOCAL:
@@ -108,7 +104,7 @@ HERE = Engine()
 
 
 def window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any], T], most: int) -> Iterator[T]:
-    """Results in the order of their parts; so many are under way that no place waits, and memory holds a few."""
+    """Results in the order of their parts; at most `most` parts are under way."""
     rest = iter(parts)
     waiting = deque(map(begin, islice(rest, most)))
     while waiting:
@@ -117,7 +113,7 @@ def window(parts: Iterable[S], begin: Callable[[S], Any], result: Callable[[Any]
 
 
 def _alone(function: Callable[[S], T], part: S) -> T:
-    """In a worker of Ray: on one thread, as Ray counts it."""
+    """In a worker of Ray, which counts on one thread for each."""
     one_thread()
     return function(part)
 

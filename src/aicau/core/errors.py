@@ -33,14 +33,14 @@ class StoreError(AicauError, RuntimeError):
 
 
 def unknown(kind: str, word: str, known: list[str]) -> InputError:
-    """The same sentence for every unknown word, with the nearest known one."""
+    """The error for an unknown word, with the nearest known one."""
     near = get_close_matches(word, known, 1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return InputError(f"unknown {kind} {word!r}; {hint}known: {', '.join(sorted(known))}")
 
 
 def shown(value: object) -> str:
-    """A value as a message names it: long ones are shortened."""
+    """A value for a message, shortened if it is long."""
     try:
         words = repr(value)
     except ValueError:  # a whole number of thousands of digits
@@ -49,7 +49,7 @@ def shown(value: object) -> str:
 
 
 def without_password(words: str) -> str:
-    """The same words, with no password in any address: not after the user, not among the parameters."""
+    """Text with the passwords in addresses replaced: after the user and among the parameters."""
     words = re.sub(r"(\w:/+[^\s:/@]*):.*@", r"\1@", words, flags=re.DOTALL)
     return re.sub(rf"({_PARAMETER})(?:'[^']*'|[^\s&]*)", r"\1***", words, flags=re.IGNORECASE)
 

@@ -35,7 +35,7 @@ def digest(path: Path) -> str:
 
 
 def named(path: object) -> Path:
-    """The name of a file or a folder, or our own error."""
+    """A path; anything else is refused."""
     if not isinstance(path, str | Path):
         raise InputError(f"expected the name of a file; got {shown(path)}")
     return Path(path)
@@ -49,7 +49,7 @@ def check_other(path: object, campaign: str | None) -> None:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report of ours, which nobody fills in."""
+    """Whether a file is a report that aicau wrote."""
     with suppress(OSError, ValueError):
         if path.suffix.lower() in PAGES and path.is_file():  # a campaign must not be opened here
             with path.open("rb") as file:
@@ -58,11 +58,10 @@ def is_report(path: Path) -> bool:
 
 
 def write_whole(path: Path, write: Callable[[Path], object], force: bool = True) -> Path:
-    """`write` fills a private file in the same folder; only a finished one takes the name.
+    """`write` fills a private file in the same folder (`.aicau-*.partial.*`); only a finished one takes the name.
 
-    The file keeps the permissions of the one it replaces. A symbolic link is replaced itself; the file it points to
-    stays as it is. Without `force` nothing is replaced, even if it appears in the meantime. A killed process leaves at
-    most a file called `.aicau-*.partial.*`.
+    Permissions stay those of the file that is replaced. A symbolic link is replaced itself, not the file it points to.
+    Without `force` nothing is replaced, even if it appears in the meantime.
     """
     check_new(path, force)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +87,7 @@ def write_whole(path: Path, write: Callable[[Path], object], force: bool = True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk, where the system can."""
+    """Sync a folder, where the system can."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

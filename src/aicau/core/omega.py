@@ -1,12 +1,6 @@
 """Symmetric matrices as signed factors, A S Aᵀ + diag(d): Σ_F, Δ, Σ_Y, their sum Ω and its difference between rounds.
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| A | `factor` | (..., n, r) | columns; r is small, n is the pool |
-| S | `signs` | (r,) or (..., r) | weight of each column, usually ±1 |
-| d | `extra` | (..., n) or None | a diagonal on top (independent noise) |
-
-Nothing here ever forms an n × n matrix except `dense()`, which tests use.
+Only `dense()` forms an n × n matrix.
 """
 
 import functools
@@ -73,11 +67,11 @@ class Omega(OfRuns):
 
     @property
     def step(self) -> int:
-        """How many rows of the factor are looked at together."""
+        """How many rows of the factor are read at a time."""
         return portion(self.factor.device)
 
     def part(self, start: int) -> Tensor:  # (..., s, r)
-        """As many rows of the factor from one on."""
+        """`step` rows of the factor, from `start` on."""
         return self.factor[..., start : start + self.step, :]
 
     @property
@@ -106,12 +100,7 @@ class Omega(OfRuns):
         return out if self.extra is None else out + self.extra[..., None] * v
 
     def top_eigenpairs(self, m: int) -> tuple[Tensor, Tensor]:  # (..., q), (..., n, q) with q = min(m, r)
-        """The `m` largest eigenvalues in falling order, and their unit eigenvectors.
-
-        Without a diagonal at most r eigenvalues are not zero, and only those are returned. With A = QR (thin),
-        A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then v = A S Rᵀ u / λ is an eigenvector, so Q is never formed.
-        Where λ is zero to rounding the vector is zero.
-        """
+        """The `m` largest eigenvalues in falling order, and their unit eigenvectors (0 where λ is 0)."""
         if self.extra is not None:
             return self._iterated(m)
         values, weights, _ = self.modes(m)
@@ -119,8 +108,9 @@ class Omega(OfRuns):
 
     def modes(self, m: int, allowed: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         # (..., n) -> (..., q), (..., r, q), (...)
-        """The `m` largest eigenvalues over some rows (None: all), what columns are multiplied with to give the unit
-        eigenvectors there, and the trace; without a diagonal. A large factor is read in portions, once."""
+        """The `m` largest eigenvalues over some rows (None: all), the weights of columns that give unit eigenvectors
+        there, and the trace; without a diagonal. With A = QR, A S Aᵀ = Q (R S Rᵀ) Qᵀ; if (R S Rᵀ) u = λ u then
+        A S Rᵀ u / λ is an eigenvector, so Q is never formed. A large factor is read in portions, once."""
         if m < 1:
             raise InputError(f"at least one eigenpair must be asked for; got {m}")
         r_matrix = self._triangle(allowed)
@@ -179,6 +169,11 @@ class Omega(OfRuns):
             return self
         extra = None if self.extra is None else torch.where(allowed, self.extra, 0.0)
         return Omega(torch.where(allowed[..., None], self.factor, 0.0), self.signs, extra)
+
+    def weigh(self, weight: Tensor) -> "Omega":  # (..., n)
+        """√w on both sides."""
+        extra = None if self.extra is None else self.extra * weight.to(self.extra)
+        return Omega(self.factor * weight.to(self.factor).sqrt()[..., None], self.weights, extra)
 
     def scale(self, by: Tensor) -> "Omega":  # (..., 1)
         """The matrix times a number."""

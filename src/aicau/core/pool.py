@@ -16,10 +16,10 @@ from aicau.core.errors import InputError
 from aicau.core.runs import over, portion
 
 WIDTH = math.sqrt(12)  # of a uniform distribution of variance 1
-TOGETHER = 16_384  # rows of a large pool that its mean and variance are computed of at a time
-HELD = 200_000  # rows that stay in memory once they were asked for
-RECENT = 4  # chunks that do
-READING = threading.RLock()  # threads that want rows of one chunk read it once
+TOGETHER = 16_384  # rows that the mean and variance of a large pool are computed from at a time
+HELD = 200_000  # rows that stay in memory after they were asked for
+RECENT = 4  # chunks that stay in memory
+READING = threading.RLock()  # so that threads read a chunk once
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Pool:
     @cached_property
     def coordinates(self) -> Tensor:  # (n, d)
         """Where the candidates lie, for distances."""
-        return coordinates(self.x)
+        return Frame.of(self.x).coordinates(self.x)
 
     def to(self, device: torch.device) -> "Pool":
         return Pool(self.x.to(device), self.ids)
@@ -71,7 +71,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a pool lies: what turns its features, all or some of its rows, into coordinates."""
+    """Turns features of a pool, all or some of its rows, into coordinates."""
 
     mean: Tensor  # (d,), like all
     spread: Tensor
@@ -116,19 +116,10 @@ class Frame:
 
 
 class Rows:
-    """Candidates that are read when they are wanted: a table (n, d) that answers as a tensor would.
+    """Candidates that are read from chunks when they are needed: a table (n, d) that is indexed like a tensor.
 
-    Rows that were asked for stay in memory, up to `HELD`, but for those that follow each other: whoever needs all reads
-    portion by portion. `parts` are the chunks, in single precision, or what reads them; `sizes` their numbers of rows.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.core.pool import Rows
-    >>> table = torch.arange(6.0).reshape(3, 2)
-    >>> Rows(table.split(2), [2, 1], 2)[torch.tensor([2, 0])]
-    tensor([[4., 5.],
-            [0., 1.]])
+    `parts` are the chunks, in single precision, or functions that read them; `sizes` their numbers of rows. Rows that
+    were asked for stay in memory, up to `HELD`, unless they follow each other: passes over the pool are not kept.
     """
 
     device, dtype = torch.device("cpu"), torch.float
@@ -143,7 +134,7 @@ class Rows:
         return self.shape[0]
 
     def split(self, size: int) -> Iterator[Tensor]:
-        """All rows in their order, so many at a time."""
+        """All rows in their order, `size` at a time."""
         rest = torch.zeros(0, self.shape[1])
         for number in range(len(self.starts) - 1):
             chunk = self._read(number)
@@ -174,7 +165,7 @@ class Rows:
         return found.reshape(*index.shape, self.shape[1])
 
     def then(self, function: Callable[[Tensor], Tensor]) -> "Rows":  # (s, d) -> (s, d)
-        """With another table made of every chunk, when it is read."""
+        """The table whose chunks are `function` of these; computed when they are read."""
         sizes = self.starts.diff().tolist()
         return Rows([lambda at=at: function(self._read(at)) for at in range(len(sizes))], sizes, self.shape[1])
 
@@ -202,13 +193,13 @@ class Rows:
 
 @dataclass(frozen=True)
 class OnDemand:
-    """What a function says of candidates, computed when it is asked for: answers as a tensor (1, ..., n) would."""
+    """A function of the candidates, computed for those that are asked for: indexed like a tensor (1, ..., n)."""
 
     function: Callable[[Tensor], Tensor]  # (m, d) -> (1, ..., m)
     x: Rows
 
     def then(self, function: Callable[[Tensor], Tensor]) -> "OnDemand":
-        """With another function of the answers."""
+        """`function` of the answers."""
         return OnDemand(lambda x: function(self.function(x)), self.x)
 
     def double(self) -> "OnDemand":
@@ -224,18 +215,10 @@ class OnDemand:
         return self.function(self.x[at[1]])[0] if isinstance(at, tuple) else self
 
 
-def located(x: "Tensor | Rows") -> Any:  # (n, d)
-    """Coordinates of a pool; of one that is read when it is wanted, `Rows`."""
-    return x.then(x.frame.coordinates) if isinstance(x, Rows) else coordinates(x)
-
-
-def coordinates(x: Tensor) -> Tensor:  # (n, d)
-    """Features for distances: standardised, and no column wider than a uniform one of variance 1.
-
-    Standardising alone puts a rare category, or a single outlier, far away from everything else, and whatever looks for
-    distant points then looks nowhere else (docs/comparison.md has figures).
-    """
-    return Frame.of(x).coordinates(x)
+def coordinates(x: "Tensor | Rows") -> Any:  # (n, d)
+    """Features for distances: standardised, and no column wider than a uniform one of variance 1, because a rare
+    category or an outlier would else be far from everything (docs/comparison.md has figures)."""
+    return x.then(x.frame.coordinates) if isinstance(x, Rows) else Frame.of(x).coordinates(x)
 
 
 def standardise(x: Any) -> Tensor:  # (n, d)

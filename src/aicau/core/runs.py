@@ -1,9 +1,6 @@
-"""Batched on an accelerator, run by run on the CPU.
+"""Batched on an accelerator, run by run on the CPU, where a batched product may round differently beside another run.
 
-On the CPU a batched product may round differently when another run stands beside it; one run at a time, results are the
-same bits however many runs are computed together. On CUDA everything goes in one call.
-
-Small matrices are computed on one thread: a second one gains nothing, and where another program has its core, every
+Small matrices are computed on one thread: a second one gains nothing, and if another program uses its core, every
 step waits for it (measured: 8 ms instead of 60 µs for a Cholesky decomposition of 110 rows).
 """
 
@@ -23,9 +20,9 @@ from aicau.core.engine import window
 
 S = TypeVar("S")
 T = TypeVar("T")
-SMALL = 20_000  # points of a pool up to which one thread computes
+SMALL = 20_000  # points of a pool up to which one thread is used
 PORTION = 4096  # points of a large pool that one thread computes at a time: what it needs stays in the cache
-PORTION_GPU = 262_144  # the same of an accelerator, which needs many to be busy
+PORTION_GPU = 262_144  # on an accelerator, which needs many to be busy
 ROOM = 0.5  # share of a GPU's memory that should be free before a graph is recorded
 
 
@@ -46,7 +43,7 @@ _own = threading.local()  # `cores`: threads that this one may use in all, also 
 
 @contextmanager
 def threads(count: int | None = None) -> Iterator[None]:
-    """PyTorch's threads for a while (None: as they are); what was set before is put back afterwards."""
+    """Set PyTorch's threads for a while (None: leave them as they are)."""
     before, outer = torch.get_num_threads(), getattr(_own, "cores", None)
     _own.cores = outer or before
     if count not in (None, before):
@@ -76,21 +73,12 @@ def single_blas(count: int | None = None) -> Iterator[None]:
 
 
 def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | None = None) -> Iterator[T]:
-    """`function` of every part, in their order; parts are computed side by side, each on one thread, or one after the
-    other on an accelerator.
-
-    Parts are taken when they are needed. Results do not depend on the number of threads.
-
-    Examples
-    --------
-    >>> from aicau.core.runs import over
-    >>> list(over(lambda part: part**2, range(4)))
-    [0, 1, 4, 9]
-    """
+    """`function` of every part, in their order: side by side, each on one thread; one by one on an accelerator."""
     if device is not None and device.type != "cpu":
         yield from map(function, parts)
         return
-    cores, before = getattr(_own, "cores", None) or torch.get_num_threads(), torch.get_num_threads()
+    before = torch.get_num_threads()
+    cores = getattr(_own, "cores", None) or before
 
     def alone() -> None:
         torch.set_num_threads(1)
@@ -109,8 +97,7 @@ def over(function: Callable[[S], T], parts: Iterable[S], device: torch.device | 
 
 
 def written(parts: Iterable[Tensor], onto: Tensor) -> Tensor:  # (..., s) each, (..., n)
-    """Results one after another in one tensor. Kept each by itself until the last is there, they would stand between
-    large pieces of memory that come and go, and none of these could be used again."""
+    """Results one after another in one tensor: single ones, kept till the end, would fragment the memory."""
     start = 0
     for part in parts:
         onto[..., start : start + part.shape[-1]] = part
@@ -124,13 +111,12 @@ def portion(device: torch.device) -> int:
 
 
 def portions(points: Tensor) -> tuple[Tensor, ...]:  # (n, ...)
-    """Points, or their numbers, as many at a time as a device computes together."""
+    """Points, or their numbers, in portions."""
     return points.split(portion(points.device))
 
 
 def mapped(change: Callable[..., Tensor], *things: Any) -> Any:
-    """`change` of every tensor, also inside of records, lists and dictionaries: of one thing, or of those that stand in
-    the same place of several. What is no tensor stays as it is in the first."""
+    """`change` of every tensor inside records, lists and dictionaries, or of those in one place of several things."""
     first = things[0]
     if isinstance(first, Tensor):
         return change(*things)
@@ -145,7 +131,7 @@ def mapped(change: Callable[..., Tensor], *things: Any) -> Any:
 
 
 def moved(thing: T, device: torch.device) -> T:
-    """The same with its tensors on a device; what is there stays."""
+    """A thing with its tensors on a device."""
 
     def move(tensor: Tensor) -> Tensor:
         pinned = device.type == "cuda" and tensor.device.type == "cpu" and tensor.numel() > 0
@@ -174,7 +160,7 @@ def carried(parts: Iterable[T], device: torch.device) -> Iterator[T]:
 
 
 def threads_for(points: int) -> AbstractContextManager[None]:
-    """One thread for a small pool, as many as there are for a large one."""
+    """One thread for a small pool, all for a large one."""
     return threads(1 if points <= SMALL else None)
 
 
@@ -200,11 +186,7 @@ def by_run(
 
 
 def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list[T]:
-    """Results of independent tasks, on CUDA each on a stream of its own.
-
-    The host goes through them in order: a task that only launches (one long kernel) keeps a few multiprocessors busy
-    while a later one, driven step by step, uses the rest. Together they cost what the longer one costs.
-    """
+    """Results of independent tasks, on CUDA each on a stream of its own: together they take the time of the longest."""
     if device.type != "cuda" or len(tasks) < 2:
         return [task() for task in tasks]
     outer = torch.cuda.current_stream(device)
@@ -220,10 +202,7 @@ def side_by_side(tasks: Sequence[Callable[[], T]], device: torch.device) -> list
 
 
 def repeated(step: Callable[..., tuple[Tensor, ...]], state: tuple[Tensor, ...]) -> Callable[[], tuple[Tensor, ...]]:
-    """A function that applies `step` to the state once more each time it is called, and returns the new state.
-
-    On CUDA the step is recorded once as a graph and replayed: a step of a hundred small kernels then costs one launch.
-    """
+    """A function that applies `step` to the state once more at each call; on CUDA as one graph, launched at once."""
     if not state[0].is_cuda:
         now = state
 

@@ -29,7 +29,7 @@ def mean_interval(values: NDArray[np.float64]) -> Interval:  # (runs,)
 
 
 def half_width(values: NDArray[np.float64]) -> Any:  # (runs, ...) -> (...)
-    """Of Student's t interval of the mean over runs."""
+    """Half the width of Student's t interval of the mean over runs."""
     runs = len(values)
     return special.stdtrit(runs - 1, 0.5 + CONFIDENCE / 2) * np.std(values, axis=0, ddof=1) / np.sqrt(runs)
 

@@ -1,8 +1,8 @@
 """Counter-based random numbers: one stream per run, never one per program.
 
-A key is an int64; `fold` derives a key from a key; every draw is a pure function of its key. All functions take keys of
-any shape `(...)` and return `(..., *shape)`, so run 7 draws the same numbers whether 10 or 20 runs are computed
-together, and on every device (integer arithmetic is exact). The generator is SplitMix64 (Steele, Lea & Flood 2014).
+A key is an int64; every draw is a pure function of its key. Functions take keys of any shape `(...)` and return
+`(..., *shape)`: run 7 draws the same numbers whatever other runs are computed with it, and on every device. The
+generator is SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 import math

@@ -1,12 +1,10 @@
-"""What is measured, and the arithmetic that follows from it. One vocabulary: regression, classification, count.
+"""What is measured, and the arithmetic that follows from it; reading, predicting and explaining: `aicau.prediction`.
 
-| task | a measurement | a member predicts | divergence | error of a simulation |
-|---|---|---|---|---|
-| regression | a number | (..., K, n) | squared | MSE to the truth |
-| classification | a class number 0 … c − 1 | probabilities (..., K, n, c) | kl | excess log loss D[p‖F̄] |
-| count | 0, 1, 2 … | rates (..., K, n) | poisson | excess Poisson divergence |
-
-What a laboratory is told about each (reading a result, predicting, explaining) is in `aicau.prediction`.
+| task | a measurement | a member predicts |
+|---|---|---|
+| regression | a number | (..., K, n) |
+| classification | a class number 0 … c − 1 | probabilities (..., K, n, c) |
+| count | 0, 1, 2 … | rates (..., K, n) |
 """
 
 from dataclasses import dataclass
@@ -65,11 +63,11 @@ class Task:
 
     @property
     def probabilities(self) -> bool:
-        """Whether members predict probabilities of classes: one more dimension behind."""
+        """Whether members predict probabilities of classes, with one more dimension."""
         return self.classes > 0
 
     def vectors(self, values: Tensor) -> Tensor:  # (..., n[, c]) -> (..., n, c), c = 1 where there is none
-        """What is known of each point as a vector in float64, as `bregman` wants it."""
+        """Values as vectors in float64, as `bregman` needs them."""
         return (values if self.probabilities else values[..., None]).double()
 
     def members(self, predictions: Tensor) -> Tensor:  # (..., K, n[, c]) -> (..., n, K, c)

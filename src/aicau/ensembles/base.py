@@ -59,7 +59,7 @@ class FittedFunctions:
 
 
 def predicted(fitted: Fitted, x: Any, runs: int) -> Any:  # (n, d) -> (..., K, n)
-    """What members predict of a pool; of one that is read when it is wanted, when it is wanted."""
+    """What members predict of a pool; `OnDemand` if the pool is read in chunks."""
     if isinstance(x, Rows):
         return OnDemand(fitted.predict, x)
     return torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], runs + 1)
@@ -80,11 +80,9 @@ def each_run(keys: Tensor, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:  #
 
 
 def fold_membership(keys: Tensor, members: int, x: Tensor) -> Tensor:  # (...), (..., l, d) -> (..., K, l)
-    """True where row l belongs to the fold that member k does not see: each member trains on the other K − 1 folds.
+    """True where row l belongs to the fold that member k does not see; replicates of a point stand in one fold.
 
-    Rows with the same features are replicates of one point and stay in one fold, so that a member is never tested on
-    a point it was trained on. With fewer points than members some folds are empty, and their members see everything; a
-    member that would see nothing (one point only, or a single member) sees everything too.
+    A member sees everything if its fold is empty or holds all rows.
     """
     rows = x.shape[-2]
     order = streams.permutation(streams.fold(keys, Purpose.FOLDS), rows)

@@ -1,12 +1,8 @@
 """Gradients of the networks of F_k by their weights, φ(x) = ∂f_k/∂w(x)/√K: how a measurement moves all predictions.
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| h | `inputs` | (K, n, in + 1) | what a layer sees, a one behind it for the bias; of the first layer (1, n, in + 1) |
-| δ | `errors` | (K, n, out) | derivative of the output by what the layer gives; of the last layer (1, n, out) |
-| φ·φ' | `between` | (n, m) | the kernel of the gradients: Σ over layers of (h·h')(δ·δ'), mean over members |
-
-The gradient by a layer's weights is the outer product δ hᵀ, so it is never written out.
+The gradient by a layer's weights is the outer product δ hᵀ, so it is never written out: h (`inputs`) is what the layer
+sees, with a one behind it for the bias, δ (`errors`) the derivative of the output by what the layer gives. The kernel
+φ·φ' (`between`) is Σ over layers of (h·h')(δ·δ'), mean over members.
 """
 
 import torch
@@ -48,8 +44,7 @@ def between(a: list[Layer], b: list[Layer]) -> Tensor:  # (n, m)
 
 
 def _products(a: Layer, b: Layer) -> list[tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]]:
-    """Matrices of a and b whose products (h·h') and (δ·δ') are multiplied: one pair for each member, or one for all
-    where a factor is the same for all, since the sum over members is then inside of the other."""
+    """Matrices whose products (h·h') and (δ·δ') are multiplied: by member, or in one where all share a factor."""
     if len(a[0]) > 1 and len(a[1]) > 1:
         return [((a[0][k], b[0][k]), (a[1][k], b[1][k])) for k in range(len(a[0]))]
     (h, h_b), (error, error_b) = (

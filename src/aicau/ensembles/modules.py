@@ -55,9 +55,9 @@ class Modules:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
         targets = one_hot(y, self.classes) if self.classes else y[..., None]
-        return fit_each(self.members, x, y, targets, keys, lambda k, a, b, seed: self._train(a, b, seed))
+        return fit_each(self.members, x, y, targets, keys, self._train)
 
-    def _train(self, x: Tensor, y: Tensor, seed: int) -> Function:  # (l, d), (l, c)
+    def _train(self, member: int, x: Tensor, y: Tensor, seed: int) -> Function:  # (l, d), (l, c)
         with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
             torch.manual_seed(seed)
             module = self.factory(x.shape[-1]).to(x.device)

@@ -1,8 +1,7 @@
-"""Models of scikit-learn, or anything with `fit` and `predict`, as an ensemble: as fast as the model they wrap.
+"""Models of scikit-learn, or anything with `fit` and `predict`, as an ensemble.
 
-A classifier knows only the classes it was shown, and many answer with probabilities of exactly 0. A class that a member
-never saw gets 0 from it, and then every member is mixed with the uniform distribution: `floor` is the share of it.
-Without it one such 0 makes the divergence infinite.
+A class that a member never saw gets probability 0 from it, which would make the divergence infinite; so all are mixed
+with the uniform distribution (`floor`).
 """
 
 from collections.abc import Callable, Sequence
@@ -92,22 +91,20 @@ class Classifiers:
 
         def train(k: int, a: Tensor, b: Tensor, seed: int) -> Function:
             labels = array(b).astype(np.int64)
-            if len(np.unique(labels)) < 2:  # many classifiers refuse to train on one class; the answer is that class
-                return lambda at: self._floored(one_hot(torch.full((len(at),), int(labels[0])), self.classes))
-            model = seeded(self.estimators[k], seed).fit(array(a), labels)
+            known, model = np.unique(labels), None
+            if len(known) > 1:  # many classifiers refuse to train on one class; the answer is that class
+                model = seeded(self.estimators[k], seed).fit(array(a), labels)
+                known = model.classes_
 
             def function(at: Tensor) -> Tensor:  # (n, d) -> (n, c)
                 whole = torch.zeros(len(at), self.classes, dtype=torch.double)
-                known = torch.as_tensor(model.predict_proba(array(at))).double()
-                whole[:, torch.as_tensor(model.classes_).long()] = known
-                return self._floored(whole)
+                found = np.ones((len(at), 1)) if model is None else model.predict_proba(array(at))
+                whole[:, torch.as_tensor(known).long()] = torch.as_tensor(found).double()
+                return (1 - self.floor) * whole + self.floor / self.classes
 
             return function
 
         return fit_each(len(self.estimators), x, y, y, keys, train)
-
-    def _floored(self, probabilities: Tensor) -> Tensor:
-        return (1 - self.floor) * probabilities + self.floor / self.classes
 
 
 @dataclass(frozen=True)
@@ -141,13 +138,11 @@ class Members:
         runs, unseen = [], []
         for a, b, seed in each_run(keys, x, y, seeds(keys, 1)):
             model = seeded(self.estimator, int(seed)).fit(array(a), array(b))
-            members = getattr(model, "estimators_", None)
-            if members is None or len(members) == 0:
-                raise InputError(
-                    f"{type(model).__name__} has no members after fitting; use Regressors for a list of models"
-                )
+            members = list(np.asarray(getattr(model, "estimators_", []), dtype=object).ravel())
+            if not members:
+                kind = type(model).__name__
+                raise InputError(f"{kind} has no members after fitting; use Regressors for a list of models")
             columns = getattr(model, "estimators_features_", [slice(None)] * len(members))
-            members = list(np.asarray(members, dtype=object).ravel())
             runs.append(together([values_of(m, c) for m, c in zip(members, columns, strict=True)]))
             out = torch.zeros(len(members), len(b), dtype=torch.bool)
             for k, rows in enumerate(getattr(model, "estimators_samples_", [])):

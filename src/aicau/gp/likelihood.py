@@ -18,12 +18,6 @@ def rbf(square: Tensor) -> Tensor:
     return (-0.5 * square).clamp_min_(-FAR).exp_()
 
 
-def smooth(square: Tensor) -> tuple[Tensor, Tensor]:
-    """The RBF kernel k(r²), and −2 ∂k/∂r²: the same."""
-    k = rbf(square)
-    return k, k
-
-
 def matern(square: Tensor) -> tuple[Tensor, Tensor]:
     """Matérn 5/2: k = (1 + √5 r + 5r²/3) exp(−√5 r), and −2 ∂k/∂r² = 5/3 (1 + √5 r) exp(−√5 r)."""
     root = (5 * square).sqrt_().clamp_max_(FAR)
@@ -32,7 +26,8 @@ def matern(square: Tensor) -> tuple[Tensor, Tensor]:
     return torch.addcmul(slope, square, fall, value=5 / 3), (5 / 3) * slope
 
 
-SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": smooth, "matern": matern}
+# The kernel k(r²), and −2 ∂k/∂r².
+SHAPES: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {"rbf": lambda r2: (rbf(r2),) * 2, "matern": matern}
 
 
 def squares(a: Tensor, b: Tensor, theta: Tensor) -> Tensor:  # (..., l, p), (..., n, p), (..., q) -> (..., l, n)
@@ -82,12 +77,22 @@ class Rows(OfRuns):
 
         return replace(mapped(kept, self), valid=number < count)
 
+    @property
+    def noise_at(self) -> int:
+        """Where in theta σ_n² stands, if it is learned: after the length scales."""
+        return 1 + self.x.shape[-1]
+
+    @property
+    def batch_at(self) -> int:
+        """Where in theta σ_b² stands, if there are batches; ℓ_b follows."""
+        return self.noise_at + (self.relative is not None)
+
     def part(self, at: Tensor | slice) -> "Rows":  # (k,)
         """Some of the rows, the same ones of every run."""
         return mapped(lambda t: t[..., at] if t.ndim == self.y.ndim else t[..., at, :], self)
 
     def repeat(self, times: int) -> "Rows":
-        """All runs so many times over."""
+        """All runs, `times` times."""
         return mapped(lambda t: t.repeat(times, *[1] * (t.ndim - 1)), self)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -119,27 +124,22 @@ class Rows(OfRuns):
         """Variance of every row that is its own."""
         if self.relative is None:
             return self.fixed
-        return self.fixed + theta[..., 1 + self.x.shape[-1], None].exp() * self.relative
+        return self.fixed + theta[..., self.noise_at, None].exp() * self.relative
 
     @cached_property
-    def _mates(self) -> Tensor:  # (..., l, l)
-        """1 where two rows stand in one batch."""
+    def _mates(self) -> tuple[Tensor, Tensor]:  # (..., l, l) twice
+        """1 where two rows stand in one batch, and |h − h*|."""
         assert self.batch is not None
-        return self.masked(self.batch[..., :, None] == self.batch[..., None, :]).to(self.y)
-
-    @cached_property
-    def _apart(self) -> Tensor:  # (..., l, l)
-        """|h − h*|."""
-        plain = self.y.new_zeros(*self.y.shape[:-1], 1 + self.x.shape[-1])
-        return squares(self.x, self.x, plain).sqrt_()
+        together = self.masked(self.batch[..., :, None] == self.batch[..., None, :]).to(self.y)
+        return together, squares(self.x, self.x, self.y.new_zeros(*self.y.shape[:-1], self.noise_at)).sqrt_()
 
     def shared(self, theta: Tensor) -> tuple[Tensor, Tensor | None]:  # (..., l, l) twice
         """The part of the covariance that a batch shares, and |h − h*|/ℓ_b (None for a shift)."""
-        at = 1 + self.x.shape[-1] + (self.relative is not None)
-        size = theta[..., at, None, None].exp() * self._mates
+        together, apart = self._mates
+        size = theta[..., self.batch_at, None, None].exp() * together
         if not self.fades:
             return size, None
-        far = (self._apart / theta[..., at + 1, None, None].exp()).clamp_max_(FAR)
+        far = (apart / theta[..., self.batch_at + 1, None, None].exp()).clamp_max_(FAR)
         return size.mul_(torch.exp(-far)), far
 
 
@@ -183,14 +183,13 @@ def negative_log_likelihood(theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
     # where −2 ∂k/∂r² is k itself for the RBF kernel.
     core = weights[..., :, None] * weights[..., None, :] - inverse
     sloped = core * slope
-    scaled = rows.x / theta[..., None, 1 : 1 + rows.x.shape[-1]].exp()
+    scaled = rows.x / theta[..., None, 1 : rows.noise_at].exp()
     by_length = (sloped.sum(-1)[..., None] * scaled**2).sum(-2) - (scaled * (sloped @ scaled)).sum(-2)
     by_size = (sloped if slope is signal else core * signal).sum((-1, -2))[..., None]
     parts = [-0.5 * by_size, -by_length]
-    at = 1 + rows.x.shape[-1]
     if rows.relative is not None:
         own = core.diagonal(dim1=-2, dim2=-1) * rows.relative * rows.valid
-        parts.append(-0.5 * theta[..., at : at + 1].exp() * own.sum(-1, keepdim=True))
+        parts.append(-0.5 * theta[..., rows.noise_at, None].exp() * own.sum(-1, keepdim=True))
     if shared is not None:
         own = core * shared[0]
         parts.append(-0.5 * own.sum((-1, -2))[..., None])

@@ -1,15 +1,14 @@
-"""A fitted process of many measurements: some of them speak for all, and those of a neighbourhood for themselves.
+"""A fitted process of many measurements: some of them for the whole space, and all for their neighbourhood.
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
 | z | `basis` | (m, p) | some rows, evenly spaced |
-| φ(x) | `phi` | (m, n) | L⁻¹ k(z, x), L Lᵀ = K_zz: features with unit normal weights; Q = φᵀφ is what z knows |
-| Λ | `Block.root` | (b, b) | K − Q and the noise within a block of rows that stand near each other; 0 between blocks |
+| φ(x) | `phi` | (m, n) | L⁻¹ k(z, x) with L Lᵀ = K_zz; Q = φᵀφ |
+| Λ | `Block.root` | (b, b) | K − Q and the noise within a block of neighbouring rows; 0 between blocks |
 
-K becomes Q + Λ, the partially independent conditional of Snelson & Ghahramani (2007): within a block, and between any
-row and z, covariances are those of the process. A candidate is predicted by z and by the block that it lies in. Cost
-and memory are linear in the rows, and what a candidate costs does not depend on how many rows there are. With one
-block, or with all rows in z, it is the process itself. Figures are in docs/scale.md.
+K becomes Q + Λ, the partially independent conditional of Snelson & Ghahramani (2007): a candidate is predicted by z and
+by the block that it lies in. Cost is linear in the rows, and that of a candidate does not depend on their number. With
+one block, or with all rows in z, it is the process itself. Figures are in docs/scale.md.
 """
 
 from dataclasses import dataclass
@@ -33,25 +32,28 @@ class Block:
     x: Tensor  # (b, p)
     root: Tensor  # (b, b) of Λ
     half: Tensor  # (b, m) root⁻¹ Φᵀ
-    weights: Tensor  # (b,) what each adds to the mean, by its covariance
-    centre: Tensor  # (m,) the same of z
+    weights: Tensor  # (b,) of the rows in the mean
+    centre: Tensor  # (m,) of z in the mean
 
 
 @dataclass(frozen=True)
 class Split:
-    """Up to `value` of a feature on one side, beyond it on the other; a number is that of a block."""
+    """Points with at most `value` of a feature on the first side; a side is a further split or a block's number."""
 
     feature: int
     value: Tensor  # ()
     sides: tuple["Split | int", "Split | int"]
 
-    def place(self, x: Tensor) -> Tensor:  # (n, p) -> (n,)
-        """The block of each."""
-        low = x[:, self.feature] <= self.value
-        found = torch.empty(len(x), dtype=torch.long, device=x.device)
-        for side, here in zip(self.sides, (low, ~low), strict=True):
-            found[here] = side.place(x[here]) if isinstance(side, Split) else side
-        return found
+
+def placed(tree: Split | int, x: Tensor) -> Tensor:  # (n, p) -> (n,)
+    """The block of each point."""
+    found = torch.zeros(len(x), dtype=torch.long, device=x.device)
+    if isinstance(tree, int):
+        return found + tree
+    low = x[:, tree.feature] <= tree.value
+    for side, here in zip(tree.sides, (low, ~low), strict=True):
+        found[here] = placed(side, x[here])
+    return found
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,7 @@ class Many(Solved):
         mean, variance = torch.empty_like(cross[0]), torch.zeros_like(cross[0])
         if spread:
             variance = self.rows.prior_at(self.theta, at[None])[0] - (phi**2).sum(0)
-        place = cross.new_zeros(len(at)).long()
-        if isinstance(self.tree, Split):
-            place = self.tree.place(at / self.lengths())
+        place = placed(self.tree, at / self.lengths())
         for name in place.unique().tolist():
             block, here = self.blocks[name], (place == name).nonzero()[:, 0]
             near = self.rows.prior(self.theta, block.x[None], at[None, here])[0]

@@ -1,17 +1,9 @@
 """Σ_Y from replicates and batches: what of a measurement is its own, what its batch shares, and what is left.
 
-| symbol | name in code | shape | meaning |
-|---|---|---|---|
-| y_i | `y` | (..., l) | measurements, one row each, replicates apart |
-| g_b | | (..., l) | what the batch (plate, day, round) of a row added to it: `Posterior.batch_shift` |
-| σ_b² | `shared` | (...) | variance of g_b |
-| σ²_Y(x) | `variance` | (..., n) | variance of what is a measurement's own |
-
 The model is y_i = c + f(x_i) + g_b(x_i) + ε_i: f a smooth Gaussian process over x, g one independent draw per batch (a
-shift, or a field that fades with distance), ε independent with a variance that may change with x. All of it is fitted
-by the likelihood with the unknown mean c integrated out, which for variance components is REML. A plate that lifts all
-its values is thus told from a region where the truth is high, as far as the data allow, and `corrected` has it taken
-out by generalised least squares.
+shift, or a field that fades with distance) of variance σ_b² (`shared`), ε independent with a variance σ²_Y(x) that may
+change with x. All of it is fitted by the likelihood with the unknown mean c integrated out, which for variance
+components is REML.
 """
 
 import math
@@ -29,10 +21,7 @@ MOST = 500  # rows that hyper-parameters are fitted on; with 512 columns of matr
 
 
 def process(features: int, fades: bool = True) -> gp.Process:
-    """Priors: everything of order one once standardised, some noise, longer lengths where distances are (as √p).
-
-    Every feature has a length of its own: where few of many matter, this is what a batch gains most by.
-    """
+    """Priors for standardised features and targets; lengths grow with the distances, as √p."""
     return gp.Process(
         noise=True,
         constant=CONSTANT,
@@ -56,9 +45,7 @@ class Fitted:
     def shared(self) -> Tensor:  # (runs,)
         """σ_b²; 0 without batches."""
         theta, rows, scale = self.posterior.theta, self.posterior.rows, self.posterior.scale
-        if rows.batch is None:
-            return torch.zeros_like(scale)
-        return theta[..., 1 + rows.x.shape[-1] + (rows.relative is not None)].exp() * scale**2
+        return torch.zeros_like(scale) if rows.batch is None else theta[..., rows.batch_at].exp() * scale**2
 
     def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (runs, n, p) -> (runs, n) twice
         """Mean and variance of the truth."""
@@ -89,8 +76,7 @@ class Fitted:
 
 def local_factor(at: Tensor, x: Tensor, inflation: Tensor, width: Tensor, apart: bool = False) -> Tensor:
     # (..., n, p), (..., l, p), (..., l), (...) -> (..., n)
-    """How much larger the variance is near `at` than on average: a kernel mean of squares, shrunk to 1. With `apart` a
-    point's own rows do not count."""
+    """Variance near `at` over the mean one: a kernel mean of squares, shrunk to 1; `apart`: without own rows."""
     if not apart and bool(torch.isinf(width).all()):
         return inflation.new_ones(()).expand(*width.shape, at.shape[-2])
     scale = width.clamp_max(1e6).log()[..., None].expand(*width.shape, 1 + x.shape[-1])
@@ -140,7 +126,7 @@ def fit(
 
 
 def fit_many(x: Tensor, y: Tensor, counts: Tensor) -> Fitted:  # (1, l, p), (1, l) twice
-    """The same of any number of rows without batches: parameters and noise from some of them, evenly spaced."""
+    """`fit` for any number of rows without batches: parameters and noise from some of them, evenly spaced."""
     if y.shape[-1] <= gp.EXACT:
         return fit(x, y, None, counts, local=True)
     some = torch.linspace(0, y.shape[-1] - 1, gp.EXACT, device=y.device).long()

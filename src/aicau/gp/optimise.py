@@ -11,7 +11,7 @@ from aicau.core.runs import repeated, single_blas
 
 Function = Callable[[Tensor], tuple[Tensor, Tensor]]  # (runs, q) -> values (runs,), gradients (runs, q)
 GRADIENT_TOLERANCE, VALUE_TOLERANCE = 1e-5, 2.3e-9  # those of SciPy
-LARGEST = 1e25  # stands for an infinite value: line searches compute with it
+LARGEST = 1e25  # in place of infinity, which line searches cannot compute with
 ITERATIONS = 60  # of `together`; one run in twenty needs more and is left within a few tenths of its optimum
 HALVINGS = 12  # of a step in `together`, before a run counts as converged
 CHECK_EVERY = 4  # steps between two looks at whether all runs are done: a look makes a GPU wait
@@ -69,7 +69,7 @@ def together(function: Function, start: Tensor, lower: Tensor, upper: Tensor) ->
 
 
 def _step(function: Function, state: State, lower: Tensor, upper: Tensor) -> State:
-    """One evaluation for every run, and what follows from it."""
+    """One evaluation for every run, and the next state."""
     theta, value, gradient, hessian, fresh, running, scale, halvings, count = state
     identity = torch.eye(theta.shape[-1], dtype=theta.dtype, device=theta.device)
     projected = (theta - gradient).clamp(lower, upper) - theta

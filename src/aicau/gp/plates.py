@@ -1,16 +1,13 @@
-"""What plates share: the shift of every batch (plate, day), estimated by REML, as far as there is evidence for it.
+"""What plates share: the shift of every batch (plate, day), estimated by REML.
 
-Half of all likelihoods of batches that share nothing rise a little with σ_b² > 0, and to take such shifts out harms.
-So shifts and σ_b² count by the probability that batches differ at all: the logistic function of the rise of the log
-likelihood minus ½ ln l, what one more parameter is worth for l rows (the Bayesian information criterion). Plates that
-are shifted by more than their scatter are certain after a few wells.
-
-The truth under the shifts is a rough process with a free length scale per feature. A process that cannot follow the
-truth takes what it misses for shifts: points that were chosen for one round lie where the truth was not known yet.
+If batches share nothing, half of all likelihoods still rise a little with σ_b² > 0. So shifts and σ_b² are multiplied
+by the probability that batches differ at all: the logistic function of the rise of the log likelihood minus ½ ln l,
+what one more parameter is worth for l rows (the Bayesian information criterion). The truth under the shifts is a rough
+process with a length scale per feature: a smoother one would take what it misses of the truth for shifts.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,20 +19,14 @@ from aicau.core.runs import by_run, over, threads
 from aicau.gp import noise
 
 FAR = 1e3  # standardised distance of a control from everything: nothing is learned from one about the other
-EFFECT_ROWS = 800  # rows that batch effects are estimated from: a batch is known from some of its rows
+EFFECT_ROWS = 800  # most rows that batch effects are estimated from
 
 
 def process(features: int) -> gp.Process:
-    """Matérn, with wide priors: they hold what the rows say nothing about, and leave the rest free."""
-    return gp.Process(
-        shape="matern",
-        noise=True,
-        constant=noise.CONSTANT,
-        signal_prior=(0.0, 1.0),
-        length_prior=(0.5 * math.log(features / 2) + 1.0, 2.0),
-        noise_prior=(math.log(0.05), 1.5),
-        tolerance=1e-6,
-    )
+    """Matérn, with wide priors."""
+    lengths, own = (0.5 * math.log(features / 2) + 1.0, 2.0), (math.log(0.05), 1.5)
+    plain = noise.process(features, fades=False)
+    return replace(plain, shape="matern", length_prior=lengths, noise_prior=own, tolerance=1e-6)
 
 
 @dataclass(frozen=True)
@@ -51,10 +42,7 @@ class PlateEffects:
 
 @dataclass(frozen=True)
 class Controls:
-    """Measurements of references that stand on several batches, (k,) each; none of them is a candidate.
-
-    Each is a point of its own, far from all others, with its own mean: it says how far its batch is shifted.
-    """
+    """Measurements of references that stand on several batches, (k,) each: points far from all candidates."""
 
     name: Tensor  # numbers of the references
     y: Tensor
@@ -77,20 +65,9 @@ class Controls:
 
 def plate_effects(x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None = None) -> PlateEffects:
     # (l, p) standardised features, (l,) twice; replicates have rows of their own
-    """Estimate the shift of every batch (the best linear unbiased prediction) and the variance between batches by REML.
+    """The shift of every batch and the variance between batches; all 0 if fewer than two batches are known.
 
-    Rows whose batch is unknown, a negative number, are left out. All is 0 where fewer than two batches are known: a
-    single one cannot be compared.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from aicau.gp.plates import plate_effects
-    >>> x = torch.linspace(-1, 1, 40).double()[:, None]
-    >>> batch = torch.arange(40) % 4
-    >>> found = plate_effects(x, torch.sin(x[:, 0]) + batch, batch)
-    >>> [round(float(shift)) for shift in found.shift - found.shift[0]]
-    [0, 1, 2, 3]
+    Rows whose batch is unknown, a negative number, are left out.
     """
     known = (batch >= 0).nonzero()[:, 0]
     some = known[torch.linspace(0, len(known) - 1, min(len(known), EFFECT_ROWS)).long()]
@@ -103,18 +80,14 @@ def plate_effects(x: Tensor, y: Tensor, batch: Tensor, controls: Controls | None
     shift, error = (part[0] for part in fitted.posterior.batch_shift())
     row = torch.stack([(batch[some] == name).nonzero()[0, 0] for name in names])  # one of each batch
     low, high = interval(fitted)
-    low = low if sure > 0.975 else 0.0  # that nothing is shared has more than the 2.5% below the interval
+    low = low if sure > 0.975 else 0.0  # else more than 2.5% lie at 0
     return PlateEffects(sure * float(fitted.shared[0]), (low, high), names, sure * shift[row], error[row])
 
 
 def without_plates(
     x: Tensor, observations: Observations, controls: Controls | None = None
 ) -> tuple[Tensor, Tensor]:  # (n, d), (..., l) -> (..., l), (...)
-    """Measurements with the shift of their batch taken out, and the variance between batches; for any number of runs.
-
-    The same estimate as `plate_effects`, from at most `EFFECT_ROWS` rows, evenly spaced: some rows are enough to know
-    a batch. Controls see the shift of their batch, too.
-    """
+    """Measurements minus the shift of their batch (as in `plate_effects`), and the variance between batches."""
     o, frame = observations, Frame.of(x)
 
     def shifts(index: Tensor, y: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -144,11 +117,11 @@ def compared(
 
 def interval(fitted: noise.Fitted) -> tuple[float, float]:
     """95% interval of σ_b² from the curvature of the likelihood by all parameters; from 0 where σ_b² sits there."""
-    posterior, features, step = fitted.posterior, fitted.posterior.rows.x.shape[-1], 1e-3
-    at, settings = 1 + features + 1, process(features)
+    posterior, rows, step = fitted.posterior, fitted.posterior.rows, 1e-3
+    at, settings = rows.batch_at, process(rows.x.shape[-1])
 
     def slope(theta: Tensor) -> Tensor:
-        return settings.objective(theta, posterior.rows)[1][0]
+        return settings.objective(theta, rows)[1][0]
 
     moves = step * torch.eye(posterior.theta.shape[-1]).to(posterior.theta)
     columns = [slope(posterior.theta + move) - slope(posterior.theta - move) for move in moves]

@@ -43,31 +43,28 @@ class Solved:
     scale: Tensor  # (...)
 
     def mean(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        return self._at(at, False)[0]
+        return self.both(at, False)[0]
 
     def variance(self, at: Tensor) -> Tensor:  # (..., n, p) -> (..., n)
-        return self._at(at, True)[1]
+        return self.both(at)[1]
 
-    def both(self, at: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
-        """Mean and variance."""
-        return self._at(at, True)
-
-    def _at(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+    def both(self, at: Tensor, spread: bool = True) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n) twice
+        """Mean and variance; without `spread` any second tensor."""
         mean, variance = self._normalised(at, spread)
         return mean * self.scale[..., None] + self.shift[..., None], variance.clamp_min(0) * self.scale[..., None] ** 2
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
-        """Mean and variance in units of the normalised target; without `spread` any second tensor."""
+        """Mean and variance in units of the normalised target."""
         raise NotImplementedError
 
     def noise(self) -> Tensor:  # (...)
         """σ_n², the variance of one measurement (of relative weight 1)."""
         assert self.rows.relative is not None
-        return self.theta[..., 1 + self.rows.x.shape[-1]].exp() * self.scale**2
+        return self.theta[..., self.rows.noise_at].exp() * self.scale**2
 
     def lengths(self) -> Tensor:  # (..., p)
         """ℓ_j, the length scale of every feature."""
-        return self.theta[..., 1 : 1 + self.rows.x.shape[-1]].exp()
+        return self.theta[..., 1 : self.rows.noise_at].exp()
 
 
 @dataclass(frozen=True)
@@ -85,9 +82,8 @@ class Posterior(Solved):
         return cls(theta, rows, shift, scale, *solved)
 
     def _normalised(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
-        """Points in single precision (those of a very large pool) are computed in it where that is safe."""
         if at.dtype == torch.float and self._single is not None:
-            return self._single.at(self, at, spread)
+            return self._in_single(at, spread)
         means, variances = [], []
         for some in self._chunks(at.to(self.theta)):
             cross = self._cross(some)
@@ -99,15 +95,46 @@ class Posterior(Solved):
         return mean, torch.cat(variances, -1) if spread else mean
 
     @cached_property
-    def _single(self) -> "Single | None":
-        """None where rounding would matter: hardly any noise, or weights that cancel."""
+    def _single(self) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]] | None:
+        """σ_f², weights, and rows of L⁻¹ without their zeros, each with what constant and trend give there, in single
+        precision; None where rounding would matter: hardly any noise, or weights that cancel."""
         steady = float(self.cholesky.diagonal(dim1=-2, dim2=-1).amin()) > STEADY
         size = float((self.theta[..., 0].exp() * self.weights.norm(dim=-1)).max())
-        return Single.of(self) if steady and size < HEAVY else None
+        if not steady or size >= HEAVY:
+            return None
+        rows, blocks = self.rows, []
+        whole = torch.diag_embed(rows.valid.to(self.theta))
+        inverse = torch.linalg.solve_triangular(self.cholesky, whole, upper=False)  # (..., l, l)
+        for start in range(0, self.cholesky.shape[-1], BLOCK):
+            part = inverse[..., start : start + BLOCK, : start + BLOCK]
+            there = rows.linear * (part @ rows.x[..., : start + BLOCK, :]).mT
+            blocks.append((part.mT.float(), (rows.constant * part.sum(-1))[..., None, :].float(), there.float()))
+        weights = (self.weights * rows.valid)[..., None]
+        return self.theta[..., :1, None].exp().float(), weights.float(), blocks
+
+    def _in_single(self, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:
+        """For very large pools. What is large and cancels, the constant and the trend, is taken out first."""
+        assert self._single is not None
+        rows, means, variances = self.rows, [], []
+        size, weights, blocks = self._single
+        for some in self._chunks(at):
+            square = squares(some.to(rows.x), rows.x, self.theta).float()  # small differences of large numbers
+            smooth = size * SHAPES[rows.shape](square)[0]
+            means.append((smooth @ weights)[..., 0])
+            if spread:
+                taken = torch.zeros_like(means[-1])
+                for part, constant, slope in blocks:
+                    half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
+                    half = half.add_(some @ slope) if rows.linear else half
+                    taken += half.square_().sum(-1)
+                variances.append(rows.prior_at(self.theta, some.to(rows.x)).float() - taken)
+        own = self.weights * rows.valid
+        trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
+        mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]
+        return mean, torch.cat(variances, -1).to(own) if spread else mean
 
     def pivots(self, at: Tensor, rank: int) -> Tensor:  # (..., n, p) -> (..., rank, p)
-        """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spread over the rows of
-        `at`."""
+        """Points of a pivoted Cholesky decomposition of C over at most `PIVOTS` points, evenly spaced rows of `at`."""
         n = at.shape[-2]
         some = at if n <= PIVOTS else at[..., torch.linspace(0, n - 1, PIVOTS, device=at.device).long(), :]
         half = self._half(some)  # (..., l, s)
@@ -129,8 +156,7 @@ class Posterior(Solved):
         return torch.cat(points, -2)
 
     def factor(self, at: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:  # (..., n, p) -> (..., n, rank), (..., n)
-        """The covariance C of the posterior as F Fᵀ + diag(d): Nyström on pivots, d ≥ 0 keeps its diagonal exact; the
-        cost is linear in n."""
+        """The covariance C as F Fᵀ + diag(d), at a cost linear in n: Nyström on pivots, and d ≥ 0."""
         if not chosen.shape[-2]:
             variance = self.variance(at)
             return variance[..., None][..., :0], variance
@@ -163,8 +189,7 @@ class Posterior(Solved):
         return mean, self.scale[..., None] ** 2 / own
 
     def left_out_groups(self, group: Tensor) -> tuple[Tensor, Tensor]:  # (l,) -> (l,), (l,)
-        """Of the rows of the first run, each predicted without its whole group: its error (value minus mean), and the
-        variance of its value, noise included."""
+        """Rows of the first run predicted without their whole group: value minus mean, and the variance of a value."""
         inverse, weights = torch.cholesky_inverse(self.cholesky[0]), self.weights[0]
         own = inverse.diagonal()
         error, variance = weights / own, 1 / own
@@ -183,44 +208,3 @@ class Posterior(Solved):
 
     def _chunks(self, at: Tensor) -> tuple[Tensor, ...]:
         return chunks(at, self.rows.y.numel())
-
-
-@dataclass(frozen=True)
-class Single:
-    """A posterior in single precision. What is large and cancels, the constant and the trend, is taken out first."""
-
-    size: Tensor  # (..., 1, 1) σ_f²
-    weights: Tensor  # (..., l, 1), 0 where padded
-    blocks: list[tuple[Tensor, Tensor, Tensor]]  # rows of L⁻¹ without their zeros; what constant and trend give there
-
-    @classmethod
-    def of(cls, posterior: Posterior) -> "Single":
-        rows, size = posterior.rows, posterior.cholesky.shape[-1]
-        whole = torch.diag_embed(rows.valid.to(posterior.theta))
-        inverse = torch.linalg.solve_triangular(posterior.cholesky, whole, upper=False)  # (..., l, l)
-        blocks = []
-        for start in range(0, size, BLOCK):
-            part = inverse[..., start : start + BLOCK, : start + BLOCK]
-            there = rows.linear * (part @ rows.x[..., : start + BLOCK, :]).mT
-            blocks.append((part.mT.float(), (rows.constant * part.sum(-1))[..., None, :].float(), there.float()))
-        weights = (posterior.weights * rows.valid)[..., None]
-        return cls(posterior.theta[..., :1, None].exp().float(), weights.float(), blocks)
-
-    def at(self, posterior: Posterior, at: Tensor, spread: bool) -> tuple[Tensor, Tensor]:  # (..., n, p)
-        """Mean and variance in units of the normalised target."""
-        rows, means, variances = posterior.rows, [], []
-        for some in posterior._chunks(at):
-            square = squares(some.to(rows.x), rows.x, posterior.theta).float()  # small differences of large numbers
-            smooth = self.size * SHAPES[rows.shape](square)[0]
-            means.append((smooth @ self.weights)[..., 0])
-            if spread:
-                taken = torch.zeros_like(means[-1])
-                for part, constant, slope in self.blocks:
-                    half = (smooth[..., : part.shape[-2]] @ part).add_(constant)
-                    half = half.add_(some @ slope) if rows.linear else half
-                    taken += half.square_().sum(-1)
-                variances.append(rows.prior_at(posterior.theta, some.to(rows.x)).float() - taken)
-        own = posterior.weights * rows.valid
-        trend = (own[..., None, :] @ rows.x).mT * rows.linear  # (..., p, 1)
-        mean = torch.cat(means, -1).to(own) + rows.constant * own.sum(-1, keepdim=True) + (at.to(own) @ trend)[..., 0]
-        return mean, torch.cat(variances, -1).to(own) if spread else mean

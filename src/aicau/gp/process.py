@@ -17,20 +17,19 @@ LENGTH_BOUNDS = (1e-2, 1e2)
 NOISE_BOUNDS = (1e-6, 1e2)
 BATCH_BOUNDS = (1e-6, 1e2)
 NOISE_START, BATCH_START = 0.1, 0.1  # σ_n² and σ_b² that an optimiser starts from
-PAPER_STARTS = (1.0, 0.1)  # the second is needed under noise: from the first alone all may be called noise
+PAPER_STARTS = (1.0, 0.1)  # with the first alone a noisy target may be taken for noise only
 FEW, SCREEN = 64, (512, 128)  # places that are tried, with up to FEW rows and with more: these have fewer optima
-SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on, and starts taken from them
-COARSE = 200  # least rows that an optimum is sought on first
+SCREEN_ROWS, KEEP = 64, 4  # rows that places are tried on; the best so many become starts
+COARSE = 200  # least rows of the first, coarse fit
 LOOSE = 1e-5  # tolerance with twice as many rows and more: a hundredth of log likelihood says nothing
-MOST_ROWS = 512  # of the paper's process: its parameters are learned on at most as many, its weights on all
+MOST_ROWS = 512  # most rows that parameters of the paper's process are learned from
 
 
 @dataclass(frozen=True)
 class Process:
-    """What is fitted: the defaults are scikit-learn's regressor with a constant times RBF kernel, as in the paper.
+    """What is fitted: by default scikit-learn's regressor with a constant times RBF kernel, as in the paper.
 
-    Priors are normal densities (mean, standard deviation) on the logs of the parameters, in units of the normalised
-    target: without them a handful of points fit anything, or are called all noise.
+    Priors are normal densities (mean, standard deviation) on the logs of the parameters, for a normalised target.
     """
 
     alpha: float = 1e-6
@@ -69,14 +68,9 @@ class Process:
             relative = torch.ones_like(y)
         fixed, settings = torch.full_like(y, self.alpha), (self.fades, self.constant, self.linear, self.shape)
         rows = Rows(x, centred / scale[..., None], valid, fixed, relative, batch, *settings)
-        more = []  # bounds and start of the parameters after the length scales
-        if self.noise:
-            more.append((NOISE_BOUNDS, NOISE_START))
-        if batch is not None:
-            more.append((BATCH_BOUNDS, BATCH_START))
-        if batch is not None and self.fades:
-            more.append((LENGTH_BOUNDS, 1.0))
-        features = x.shape[-1]
+        features, shared = x.shape[-1], batch is not None
+        more = [(NOISE_BOUNDS, NOISE_START)] * self.noise + [(BATCH_BOUNDS, BATCH_START)] * shared
+        more += [(LENGTH_BOUNDS, 1.0)] * (shared and self.fades)
         box = [CONSTANT_BOUNDS, *[LENGTH_BOUNDS] * features, *(bounds for bounds, _ in more)]
         lower, upper = torch.tensor(box, dtype=x.dtype, device=x.device).log().unbind(-1)
         starts = [[1.0, *[length] * features, *(start for _, start in more)] for length in self.starts]
@@ -91,7 +85,7 @@ class Process:
         lower: Tensor,  # (q,)
         upper: Tensor,  # (q,)
         most: int,
-        afresh: bool,  # begin with half of many rows: they find most of the way at an eighth of the cost
+        afresh: bool,  # fit half of many rows first, which costs an eighth
     ) -> Tensor:  # (runs, q)
         """The best optimum over the starts; on the CPU one run at a time, so that a run does not depend on others."""
         runs, most = len(rows.y), min(most, rows.y.shape[-1])
@@ -131,12 +125,9 @@ class Process:
     def objective(self, theta: Tensor, rows: Rows) -> tuple[Tensor, Tensor]:
         """−log of likelihood times prior, and its gradient."""
         value, gradient = negative_log_likelihood(theta, rows)
-        at = 1 + rows.x.shape[-1]
-        for prior, where in (
-            (self.signal_prior, slice(0, 1)),
-            (self.length_prior, slice(1, at)),
-            (self.noise_prior if rows.relative is not None else None, slice(at, at + 1)),
-        ):
+        at = rows.noise_at
+        places = (slice(0, 1), slice(1, at), slice(at, rows.batch_at))  # the last is empty without noise
+        for prior, where in zip((self.signal_prior, self.length_prior, self.noise_prior), places, strict=True):
             if prior is not None:
                 off = (theta[..., where] - prior[0]) / prior[1]
                 pull = torch.zeros_like(theta)
@@ -147,10 +138,7 @@ class Process:
 
 def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     # (runs, l) twice -> (runs,), like y, (runs,)
-    """Mean, values minus mean (0 where padded), and standard deviation; 1 in its place where all values are equal.
-
-    Differences below the rounding error of the largest value do not count, whatever its unit.
-    """
+    """Mean, values minus mean (0 where padded), and standard deviation, 1 where values are equal up to rounding."""
     y = torch.where(valid, y, 0.0)
     largest = y.abs().amax(-1)
     # Squares of very small values would underflow.
@@ -165,6 +153,5 @@ def standardise(y: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def fit(x: Tensor, y: Tensor, valid: Tensor, alpha: float = 1e-6) -> Posterior:  # (runs, l, p), (runs, l), (runs, l)
-    """The paper's process: no noise but `alpha`; the best optimum of those from σ_f² = 1 and ℓ_j = 1 or 0.1, and from
-    the best of many places in the box."""
+    """The paper's process, without noise; the best optimum from `PAPER_STARTS` and many places in the box."""
     return Process(alpha=alpha, starts=PAPER_STARTS, screened=True).fit(x, y, valid, most=MOST_ROWS)

@@ -170,7 +170,9 @@ class Loop:
 
         def estimate(estimator: BiasEstimator, members: list[int]) -> Omega | Belief:
             with self._clock_lanes(members):
-                return self.how.estimate(estimator, state[members], partial(self._oracle, members))
+                found = self.how.estimate(estimator, state[members], partial(self._oracle, members))
+                assert found is not None
+                return found
 
         order = sorted(sharing, key=lambda estimator: estimator.waits)
         with self._clock("bias"):

@@ -14,25 +14,18 @@ import torch
 from torch import Tensor
 
 from aicau.core.errors import unknown
-from aicau.core.runs import by_run, single_blas
+from aicau.core.runs import by_run, portion, single_blas
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-PORTION = 4096  # points predicted at a time on the CPU: their hidden layers stay in the cache
+TREES_AT_ONCE = 20  # through which a portion goes together
 KINDS = ("fused", "reference")
 _kind = "fused"
 
 
 @contextmanager
 def use(kind: str) -> Iterator[None]:
-    """Compute with the fused kernels where there are any (the default), or with batched PyTorch ("reference").
-
-    Examples
-    --------
-    >>> from aicau.ensembles import kernels
-    >>> with kernels.use("reference"):
-    ...     pass  # networks trained here are trained by batched PyTorch
-    """
+    """For a while, compute with the fused kernels where there are any (the default), or with batched PyTorch."""
     global _kind
     if kind not in KINDS:
         raise unknown("kind of kernel", kind, list(KINDS))
@@ -43,20 +36,14 @@ def use(kind: str) -> Iterator[None]:
         _kind = before
 
 
-def _numba(tensor: Tensor) -> bool:
-    return _kind == "fused" and tensor.device.type == "cpu" and importlib.util.find_spec("numba") is not None
-
-
-def _cuda(tensor: Tensor) -> bool:
-    return _kind == "fused" and tensor.device.type == "cuda"
+def _fused(tensor: Tensor, device: str, needs: str) -> bool:
+    """Whether there is a kernel: the package it needs is installed, and nobody asked for the reference."""
+    return _kind == "fused" and tensor.device.type == device and importlib.util.find_spec(needs) is not None
 
 
 @contextmanager
 def _launch() -> Iterator[None]:
-    """Numba on as many threads as PyTorch has, and matrix products inside of each on one.
-
-    Numba's first launch sets OpenMP's threads, which are PyTorch's as well: they are put back.
-    """
+    """Numba on as many threads as PyTorch has, and matrix products inside of each on one; PyTorch's are put back."""
     import numba
 
     with single_blas():
@@ -69,7 +56,8 @@ def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
     """Every network at the points of its run."""
 
     def forward(parameters: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in _portions(x)], 2)
+        parts = x.split(portion(x.device), -2)
+        return torch.cat([reference.mlp_forward(parameters, some[:, None], settings) for some in parts], 2)
 
     return by_run(forward, parameters, x.expand(len(parameters), -1, -1), points=x.shape[-2])
 
@@ -84,13 +72,22 @@ def trees_mean(
     value: Tensor,  # (nodes,)
 ) -> Tensor:  # (n,)
     """Mean over trees of the value of the leaf that each point falls into; features in single precision."""
-    x = x.float().contiguous()
-    tensors = (x, roots, feature, threshold, left, right, value)
-    if not _numba(x):
-        return reference.trees_mean(*tensors)
-    from aicau.ensembles.kernels import cpu
-
-    return torch.from_numpy(cpu.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
+    inner, own = left >= 0, torch.arange(len(left), device=left.device)
+    below = torch.stack([torch.where(inner, side, own) for side in (left, right)], -1).flatten()  # a leaf: itself
+    asked, means = feature.clamp_min(0), []
+    for some in x.float().double().split(portion(x.device)):
+        flat, total = some.flatten(), torch.zeros_like(some[:, 0])
+        for group in roots.split(TREES_AT_ONCE):
+            first = some.shape[1] * torch.arange(len(some), device=x.device).repeat(len(group))  # of a point in `flat`
+            node, after = None, group.repeat_interleave(len(some))
+            while node is None or not torch.equal(node, after):
+                node = after  # index_select takes half the time of [...]
+                there = flat.index_select(0, first + asked.index_select(0, node))
+                after = below.index_select(0, 2 * node + (there > threshold.index_select(0, node)))
+            for leaf in value.index_select(0, node).split(len(some)):
+                total += leaf
+        means.append(total / len(roots))
+    return torch.cat(means)
 
 
 def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:
@@ -98,13 +95,10 @@ def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSet
     """ψ of every run at its points, with running statistics."""
 
     def forward(parameters: Tensor, running: Tensor, x: Tensor) -> Tensor:
-        return torch.cat([reference.embed(parameters, running, some, settings) for some in _portions(x)], -2)
+        parts = x.split(portion(x.device), -2)
+        return torch.cat([reference.embed(parameters, running, some, settings) for some in parts], -2)
 
     return by_run(forward, parameters, running, x, points=x.shape[-2])
-
-
-def _portions(x: Tensor) -> tuple[Tensor, ...]:  # (N, n, d)
-    return x.split(PORTION, -2) if x.device.type == "cpu" else (x,)
 
 
 def train_mlp(
@@ -116,30 +110,22 @@ def train_mlp(
 ) -> tuple[Tensor, Tensor, Tensor]:  # parameters (N, K, P), epochs (N, K), last loss (N, K)
     """Train N·K networks of F_k; each stops on its own. A loss that is not finite is returned as it is."""
     x, y, weights, parameters = (t.float().contiguous() for t in (x, y, weights, parameters))
-    if _cuda(x) and importlib.util.find_spec("triton") is not None:
+    if _fused(x, "cuda", "triton"):
         from aicau.ensembles.kernels import cuda_mlp
 
         if settings.head == "squared" and cuda_mlp.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_mlp.train_mlp(x, y, weights, parameters, settings)
-    if not _numba(x):
+    if not _fused(x, "cpu", "numba"):
         return reference.train_mlp(x, y, weights, parameters, settings)
     from aicau.ensembles.kernels import cpu
 
     parameters = parameters.clone()
     targets = y[..., None] if y.ndim == 2 else y
     arrays = [t.numpy() for t in (x, targets, weights, parameters)]
+    s, sizes = settings, np.array(settings.sizes(x.shape[-1]))
+    rates, stop = (s.learning_rate, *s.betas, s.weight_decay), (s.min_delta, s.patience, s.max_epochs)
     with _launch():
-        epochs, losses = cpu.train_mlp(
-            *arrays,
-            np.array(settings.sizes(x.shape[-1])),
-            HEADS.index(settings.head),
-            settings.learning_rate,
-            *settings.betas,
-            settings.weight_decay,
-            settings.min_delta,
-            settings.patience,
-            settings.max_epochs,
-        )
+        epochs, losses = cpu.train_mlp(*arrays, sizes, HEADS.index(s.head), *rates, *stop)
     return parameters, torch.from_numpy(epochs), torch.from_numpy(losses)
 
 
@@ -155,30 +141,20 @@ def train_embedding(
     x, bias, parameters = (t.float().contiguous() for t in (x, bias, parameters))
     running = torch.zeros(x.shape[0], 2, sum(settings.hidden), device=x.device)
     running[:, 1] = 1
-    if _cuda(x):
+    if _fused(x, "cuda", "torch"):
         from aicau.ensembles.kernels import cuda_embedding
 
         if cuda_embedding.supports(settings, x.shape[-1], x.shape[1]):
             return cuda_embedding.train_embedding(x, bias, split, parameters, running, seeds, settings)
-    if not _numba(x):
+    if not _fused(x, "cpu", "numba"):
         return reference.train_embedding(x, bias, split, parameters, running, seeds, settings)
     from aicau.ensembles.kernels import cpu_embedding
 
     parameters = parameters.clone()
     tensors = (x, bias, split.to(torch.int8), parameters, running, seeds, *pairs.order(split, seeds, settings))
     arrays = [tensor.contiguous().numpy() for tensor in tensors]
+    s, sizes = settings, np.array(settings.sizes(x.shape[-1]))
+    rates = (s.dropout, s.learning_rate, *s.betas, s.weight_decay, s.momentum, s.epsilon, s.patience, s.max_epochs)
     with _launch():
-        epochs, losses = cpu_embedding.train_embedding(
-            *arrays,
-            np.array(settings.sizes(x.shape[-1])),
-            settings.batch_size or 0,
-            settings.dropout,
-            settings.learning_rate,
-            *settings.betas,
-            settings.weight_decay,
-            settings.momentum,
-            settings.epsilon,
-            settings.patience,
-            settings.max_epochs,
-        )
+        epochs, losses = cpu_embedding.train_embedding(*arrays, sizes, s.batch_size or 0, *rates)
     return parameters, running, torch.from_numpy(epochs), torch.from_numpy(losses)

@@ -1,11 +1,7 @@
-"""Networks and trees on the CPU: a network stays in one core's cache for all its epochs.
+"""Networks on the CPU: a network stays in one core's cache for all its epochs.
 
-A batched tensor program spends most of a tiny network's time in memory traffic and in starting operations. Here each
-network is a loop of its own (compiled by Numba, one thread per network): an epoch of a paper network on 80 points is
-three small matrix products per layer on data that never leaves the cache, early stopping costs nothing, and the result
-of a network depends on nothing but its own data, neither on its neighbours nor on the number of threads.
-
-Matrices are feature-major, (features, points); products are BLAS on one thread.
+Each network is a loop of its own on one thread, compiled by Numba: early stopping costs nothing, and the result depends
+neither on neighbours nor on the number of threads. Matrices are feature-major, (features, points).
 """
 
 import math
@@ -21,14 +17,12 @@ from aicau.ensembles.kernels.settings import HEADS
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so divergence is seen.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 SQUARED, POISSON = HEADS.index("squared"), HEADS.index("poisson")
-POINTS = 256  # of a block: their rows stay in the cache while a tree is walked
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
-    """Compiled by Numba and kept for the next process, unless neither this folder nor a home can be written to.
+    """Compiled by Numba and kept for the next process, where a folder for that can be written to.
 
-    What other functions call is inlined: else the process that compiles runs another copy of it than the next one, and
-    reordered sums would differ between the two.
+    Functions that others call are inlined: else reordered sums differ between the process that compiles and the next.
     """
 
     def compiled(function: Any) -> Any:
@@ -79,11 +73,8 @@ def _likelihood(out, y, weight, back, classes, points, head):  # type: ignore[no
 
 @njit(fastmath=FAST, forceinline=True)
 def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped-def]
-    """Weighted loss of one network; `g` becomes its gradient.
-
-    p (P,), a (layers, widest, points) with the points in a[0], d (2, widest, points) for the way back, y (c, points),
-    weight (points,). The row of `a` after a layer's units is one: its weights are the biases.
-    """
+    """Weighted loss of one network; `g` becomes its gradient. p (P,), y (c, points), weight (points,), d (2, widest,
+    points), a (layers, widest, points) with the points in a[0]; the row after a layer's units is one, for biases."""
     zero = np.float32(0)
     depth = sizes.size - 1
     at = 0
@@ -123,10 +114,8 @@ def mlp_gradient(p, g, a, d, sizes, y, weight, head):  # type: ignore[no-untyped
 def train_mlp(  # type: ignore[no-untyped-def]
     x, y, weights, parameters, sizes, head, learning_rate, beta1, beta2, decay, min_delta, patience, max_epochs
 ):
-    """Train every network in place. x (N, l, d), y (N, l, c), weights (N, K, l) with 0 = not seen.
-
-    parameters (N, K, P). Returns epochs (N, K) and the last loss (N, K).
-    """
+    """Train every network in place. x (N, l, d), y (N, l, c), weights (N, K, l), parameters (N, K, P) -> epochs (N, K),
+    the last loss (N, K)."""
     runs, members, _ = weights.shape
     depth, widest = sizes.size - 1, sizes.max() + 1
     epochs = np.zeros((runs, members), np.int64)
@@ -157,38 +146,3 @@ def train_mlp(  # type: ignore[no-untyped-def]
         epochs[run, member] = epoch
         losses[run, member] = loss
     return epochs, losses
-
-
-@njit(nogil=True)
-def trees_mean(x, roots, feature, threshold, left, right, value):  # type: ignore[no-untyped-def]
-    """Mean over trees of the value of the leaf that each point falls into. x (n, d) float32; gives (n,) float64.
-
-    Nodes are packed: a leaf leads to itself, and thresholds are the largest numbers in single precision that are not
-    above them, which no comparison with such numbers can tell apart.
-    """
-    (n, d), nodes = x.shape, feature.size
-    asked, most, below = np.zeros(nodes, np.int32), threshold.astype(np.float32), np.empty(2 * nodes, np.int32)
-    for node in range(nodes):
-        if most[node] > threshold[node]:
-            most[node] = np.nextafter(most[node], np.float32(-np.inf))
-        inner = left[node] >= 0
-        asked[node] = feature[node] if inner else 0
-        below[2 * node] = left[node] if inner else node
-        below[2 * node + 1] = right[node] if inner else node
-    flat, at, out = x.ravel(), np.empty(POINTS, np.int32), np.zeros(n)
-    for start in range(0, n, POINTS):
-        size = min(POINTS, n - start)
-        for root in roots:
-            at[:size] = root
-            moved = True
-            while moved:
-                steps = 0
-                for j in range(size):
-                    node = at[j]
-                    after = below[2 * node + (flat[(start + j) * d + asked[node]] > most[node])]
-                    steps += after != node
-                    at[j] = after
-                moved = steps > 0
-            for j in range(size):
-                out[start + j] += value[at[j]]
-    return out / roots.size

@@ -85,9 +85,8 @@ def _last(p, a, sizes):  # type: ignore[no-untyped-def]
 def _embedding_gradient(  # type: ignore[no-untyped-def]
     p, g, a, z, d, inverse, sizes, running, target, weight, coefficient, gram, drop, dropout, momentum, epsilon, state
 ):
-    """Loss on the training pairs and its gradient, with batch statistics and dropout; updates running statistics.
-
-    A point counts `weight` times in the statistics; `coefficient` weighs the pairs."""
+    """Loss on the training pairs (weighed by `coefficient`) and its gradient, with dropout; updates `running` by batch
+    statistics, in which a point counts `weight` times."""
     zero, one = np.float32(0), np.float32(1)
     depth, count = sizes.size - 1, target.size
     scale = np.float32(1 / (1 - dropout))
@@ -176,9 +175,10 @@ def _ranked(rank, seen):  # type: ignore[no-untyped-def]
 @njit(forceinline=True)
 def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ignore[no-untyped-def]
     """Lay out a mini-batch: its points as columns, how often each stands in it, and the weights of its pairs."""
-    width, used = weight.size, 0
-    everything = width == columns.size
+    everything, used = weight.size == columns.size, 0
     weight[:] = np.float32(0)
+    coefficient[:] = np.float32(0)
+    columns[:] = -1
     for pair in range(len(pairs)):
         for side in range(2):
             point = pairs[pair, side]
@@ -193,25 +193,14 @@ def _deal(pairs, x, bias, columns, a, target, weight, coefficient):  # type: ign
         coefficient[i, j] = coefficient[j, i] = np.float32((4.0 if i == j else 2.0) / len(pairs))
 
 
-@njit(forceinline=True)
-def _collect(pairs, columns, coefficient):  # type: ignore[no-untyped-def]
-    """Undo what `_deal` laid out."""
-    for pair in range(len(pairs)):
-        i, j = columns[pairs[pair, 0]], columns[pairs[pair, 1]]
-        coefficient[i, j] = coefficient[j, i] = np.float32(0)
-    columns[:] = -1
-
-
 @njit(parallel=True)
 def train_embedding(  # type: ignore[no-untyped-def]
     x, bias, split, parameters, running, seeds, rank, steps, moves, sizes, size,
     dropout, learning_rate, beta1, beta2, decay, momentum, epsilon, patience, max_epochs,
 ):  # fmt: skip
-    """Train ψ of every run in place, keeping the epoch with the least validation loss.
+    """Train ψ of every run in place, keeping the epoch with the least validation loss: gives epochs (N,) and that loss.
 
-    x (N, l, p), bias (N, l), split (N, l, l) symmetric with 0 = no pair, 1 = training, 2 = validation,
-    parameters (N, P), running (N, 2, units), seeds (N,); rank, steps and moves as in `pairs`, size the pairs of a
-    mini-batch (0: all at once). Returns epochs (N,) and the least validation loss (N,).
+    Shapes as in `kernels.train_embedding`; rank, steps and moves as in `pairs`, size: pairs of a mini-batch or 0.
     """
     runs = len(bias)
     depth, widest = sizes.size - 1, sizes.max() + 1
@@ -233,7 +222,7 @@ def train_embedding(  # type: ignore[no-untyped-def]
         z = np.zeros((depth - 1, widest, width), np.float32)
         d = np.zeros((2, widest, width), np.float32)
         gram = np.zeros((width, width), np.float32)
-        columns, pairs = np.full(count, -1), np.zeros((0, 2), np.int64)
+        columns, pairs = np.zeros(count, np.int64), np.zeros((0, 2), np.int64)
         if size > 0:
             target, weight, fit = np.zeros(width, np.float32), np.zeros(width, np.float32), np.zeros_like(gram)
             pairs = _ranked(rank[run], seen)
@@ -261,8 +250,6 @@ def train_embedding(  # type: ignore[no-untyped-def]
                     p, g, a, z, d, inverse, sizes, now, target, weight, fit, gram, drop,
                     dropout, momentum, epsilon, state,
                 )  # fmt: skip
-                if size > 0:
-                    _collect(some, columns, fit)
                 step += 1
                 if not np.isfinite(loss):
                     break

@@ -1,11 +1,8 @@
 """Mini-batches of Q's training pairs: every pair once an epoch, in an order that is a pure function of the run's key.
 
-Pairs have a random rank r of 0 … P − 1. In each epoch a pair stands at place (a·r + b) mod P, with a and b drawn anew
-and a without a factor in common with P, and the places are cut into batches as even as they can be, none larger than
-the batch size. Integers only: a kernel can compute it pair by pair, and all devices agree.
-
-A mini-batch of B pairs has 2B inputs. Batch normalisation takes its statistics over these, so a point counts as often
-as it stands in the batch; it is computed once, and its dropout is drawn once.
+Pairs have a random rank r of 0 … P − 1. In each epoch a pair stands at place (a·r + b) mod P, with new a and b, a and P
+coprime; places are cut into batches of about equal size. Integers only, so all devices agree. A mini-batch of B pairs
+has 2B inputs: in the statistics of batch normalisation a point counts as often as it stands in the batch.
 """
 
 import torch

@@ -1,8 +1,5 @@
-"""The same two networks as plain batched PyTorch with autograd: what the fused kernels are checked against.
-
-It runs on any device and is used where no fused kernel exists. All networks advance together; a finished network keeps
-its parameters, and the loop ends when none is left.
-"""
+"""The same two networks as batched PyTorch with autograd, on any device: used where there is no fused kernel, and what
+these are checked against. All networks advance together; one that has finished keeps its parameters."""
 
 from typing import Any
 
@@ -15,7 +12,7 @@ from aicau.ensembles.kernels.settings import EmbeddingSettings, MLPSettings
 
 def mlp_forward(parameters: Tensor, x: Tensor, settings: MLPSettings) -> Tensor:
     # (..., P), (..., n, d) -> (..., n), or (..., n, c) from the softmax head; leading dimensions broadcast
-    """What each network says of each point: a value, a rate, or probabilities."""
+    """What each network predicts at each point: a value, a rate, or probabilities."""
     raw = mlp_outputs(parameters, x, settings)
     if settings.head == "softmax":
         return torch.softmax(raw, -1)
@@ -184,18 +181,3 @@ def train_embedding(
             if not bool(active.any()):
                 break
     return best_parameters.detach(), best_running, epochs, best
-
-
-def trees_mean(
-    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, left: Tensor, right: Tensor, value: Tensor
-) -> Tensor:  # (n,)
-    """Mean over trees of the value of the leaf that each point falls into; shapes as in `kernels.trees_mean`."""
-    total = torch.zeros(x.shape[0], dtype=torch.double, device=x.device)
-    for root in roots:
-        node = root.expand(x.shape[0])
-        while bool((left[node] >= 0).any()):
-            asked = x.gather(-1, feature[node].clamp_min(0)[:, None])[:, 0]
-            below = torch.where(asked.double() <= threshold[node], left[node], right[node])
-            node = torch.where(left[node] >= 0, below, node)
-        total = total + value[node]
-    return total / len(roots)

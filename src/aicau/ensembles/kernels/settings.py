@@ -14,11 +14,7 @@ HEADS = ("squared", "softmax", "poisson")
 
 @dataclass(frozen=True)
 class MLPSettings:
-    """A member of F_k. Its parameters are one row of numbers: per layer (out, in + 1), the bias in the last column.
-
-    The head says what the outputs are and which loss they are trained by: values by squared error, probabilities of
-    `outputs` classes by cross-entropy, the rate of a count by the Poisson loss.
-    """
+    """A member of F_k. Its parameters are one row of numbers: per layer (out, in + 1), the bias in the last column."""
 
     hidden: tuple[int, ...] = (32, 32, 16)
     learning_rate: float = 1e-3
@@ -27,7 +23,7 @@ class MLPSettings:
     patience: int = 10  # stop when the loss has not fallen by more than min_delta for more than this many epochs
     max_epochs: int = 500
     weight_decay: float = 0.0
-    head: str = "squared"
+    head: str = "squared"  # values by squared error, probabilities by cross-entropy, the rate of a count by its loss
     outputs: int = 1  # classes of the softmax head; 1 for the others
 
     def __post_init__(self) -> None:
@@ -98,9 +94,7 @@ class EmbeddingSettings:
 def corrections(
     settings: MLPSettings | EmbeddingSettings, device: torch.device, steps: int | None = None
 ) -> Tensor:  # (steps, 2)
-    """Adam's step length and the factor of √v at every step: its bias corrections, exact for any number of steps.
-
-    With `steps` the table ends where they no longer change: whoever asks for more takes the last row."""
+    """Adam's step length and the factor of √v at every step; with `steps` up to where they no longer change."""
     b1, b2 = settings.betas
     most = math.ceil(-21 / math.log(max(b1, b2))) if 0 < max(b1, b2) < 1 else 1
     step = torch.arange(1, (settings.max_epochs if steps is None else min(steps, most)) + 1, dtype=torch.float64)
