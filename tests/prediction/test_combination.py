@@ -17,7 +17,7 @@ from aicau import gp
 from aicau.core import streams
 from aicau.core.observations import Observations
 from aicau.ensembles import MLP
-from aicau.ensembles.kernels import MLPSettings
+from aicau.ensembles.kernels import MLPSettings, reference, trees_mean
 from aicau.prediction import calibration, combination
 from aicau.prediction.models import MODELS, Points, ProcessModel, TreesModel, knots_of, process
 from aicau.prediction.models.ranks import ranked
@@ -223,6 +223,7 @@ def test_trees_as_arrays_are_scikit_learns(grow):
     model = TreesModel.of(forest)
     at = torch.randn(700, 3, generator=torch.Generator().manual_seed(1))
     np.testing.assert_allclose(model.mean(at), forest.predict(at.numpy()), rtol=1e-12, atol=1e-12)
+    assert torch.equal(reference.trees_mean(at, **model.tensors()), trees_mean(at, **model.tensors()))
 
 
 def test_ranks_by_hand():

@@ -18,7 +18,6 @@ from aicau.core.runs import by_run, portion, single_blas
 from aicau.ensembles.kernels import pairs, reference
 from aicau.ensembles.kernels.settings import HEADS, EmbeddingSettings, MLPSettings
 
-TREES_AT_ONCE = 20  # through which a portion goes together
 KINDS = ("fused", "reference")
 _kind = "fused"
 
@@ -72,22 +71,13 @@ def trees_mean(
     value: Tensor,  # (nodes,)
 ) -> Tensor:  # (n,)
     """Mean over trees of the value of the leaf that each point falls into; features in single precision."""
-    inner, own = left >= 0, torch.arange(len(left), device=left.device)
-    below = torch.stack([torch.where(inner, side, own) for side in (left, right)], -1).flatten()  # a leaf: itself
-    asked, means = feature.clamp_min(0), []
-    for some in x.float().double().split(portion(x.device)):
-        flat, total = some.flatten(), torch.zeros_like(some[:, 0])
-        for group in roots.split(TREES_AT_ONCE):
-            first = some.shape[1] * torch.arange(len(some), device=x.device).repeat(len(group))  # of a point in `flat`
-            node, after = None, group.repeat_interleave(len(some))
-            while node is None or not torch.equal(node, after):
-                node = after  # index_select takes half the time of [...]
-                there = flat.index_select(0, first + asked.index_select(0, node))
-                after = below.index_select(0, 2 * node + (there > threshold.index_select(0, node)))
-            for leaf in value.index_select(0, node).split(len(some)):
-                total += leaf
-        means.append(total / len(roots))
-    return torch.cat(means)
+    x = x.float().contiguous()
+    tensors = (x, roots, feature, threshold, left, right, value)
+    if not _fused(x, "cpu", "numba"):
+        return reference.trees_mean(*tensors)
+    from aicau.ensembles.kernels import cpu
+
+    return torch.from_numpy(cpu.trees_mean(*(tensor.contiguous().numpy() for tensor in tensors)))
 
 
 def embed(parameters: Tensor, running: Tensor, x: Tensor, settings: EmbeddingSettings) -> Tensor:

@@ -1,4 +1,4 @@
-"""Networks on the CPU: a network stays in one core's cache for all its epochs.
+"""Networks and trees on the CPU: a network stays in one core's cache for all its epochs.
 
 Each network is a loop of its own on one thread, compiled by Numba: early stopping costs nothing, and the result depends
 neither on neighbours nor on the number of threads. Matrices are feature-major, (features, points).
@@ -17,6 +17,7 @@ from aicau.ensembles.kernels.settings import HEADS
 # Sums may be reordered and fused; NaN and infinity keep their meaning, so divergence is seen.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
 SQUARED, POISSON = HEADS.index("squared"), HEADS.index("poisson")
+POINTS = 256  # of a block: their rows stay in the cache while a tree is walked
 
 
 def njit(**options: Any) -> Callable[[Any], Any]:
@@ -146,3 +147,38 @@ def train_mlp(  # type: ignore[no-untyped-def]
         epochs[run, member] = epoch
         losses[run, member] = loss
     return epochs, losses
+
+
+@njit(nogil=True)
+def trees_mean(x, roots, feature, threshold, left, right, value):  # type: ignore[no-untyped-def]
+    """Mean over trees of the value of the leaf that each point falls into. x (n, d) float32; gives (n,) float64.
+
+    Nodes are packed: a leaf leads to itself, and thresholds are the largest numbers in single precision that are not
+    above them, which no comparison with such numbers can tell apart.
+    """
+    (n, d), nodes = x.shape, feature.size
+    asked, most, below = np.zeros(nodes, np.int32), threshold.astype(np.float32), np.empty(2 * nodes, np.int32)
+    for node in range(nodes):
+        if most[node] > threshold[node]:
+            most[node] = np.nextafter(most[node], np.float32(-np.inf))
+        inner = left[node] >= 0
+        asked[node] = feature[node] if inner else 0
+        below[2 * node] = left[node] if inner else node
+        below[2 * node + 1] = right[node] if inner else node
+    flat, at, out = x.ravel(), np.empty(POINTS, np.int32), np.zeros(n)
+    for start in range(0, n, POINTS):
+        size = min(POINTS, n - start)
+        for root in roots:
+            at[:size] = root
+            moved = True
+            while moved:
+                steps = 0
+                for j in range(size):
+                    node = at[j]
+                    after = below[2 * node + (flat[(start + j) * d + asked[node]] > most[node])]
+                    steps += after != node
+                    at[j] = after
+                moved = steps > 0
+            for j in range(size):
+                out[start + j] += value[at[j]]
+    return out / roots.size

@@ -181,3 +181,18 @@ def train_embedding(
             if not bool(active.any()):
                 break
     return best_parameters.detach(), best_running, epochs, best
+
+
+def trees_mean(
+    x: Tensor, roots: Tensor, feature: Tensor, threshold: Tensor, left: Tensor, right: Tensor, value: Tensor
+) -> Tensor:  # (n,)
+    """Mean over trees of the value of the leaf that each point falls into; shapes as in `kernels.trees_mean`."""
+    total = torch.zeros(x.shape[0], dtype=torch.double, device=x.device)
+    for root in roots:
+        node = root.expand(x.shape[0])
+        while bool((left[node] >= 0).any()):
+            asked = x.gather(-1, feature[node].clamp_min(0)[:, None])[:, 0]
+            below = torch.where(asked.double() <= threshold[node], left[node], right[node])
+            node = torch.where(left[node] >= 0, below, node)
+        total = total + value[node]
+    return total / len(roots)
