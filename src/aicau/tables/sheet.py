@@ -77,12 +77,16 @@ class Sheet:
             row = int(np.argmax(wrong))
             raise InputError(f"{self.at(row, column)}: {words if isinstance(words, str) else words(row)}")
 
-    def array(self, column: str, instead: str = "; rename the column that is meant") -> pa.Array:
-        """The cells of a column; `instead`: what to do where it is missing and no other looks like it."""
-        if not self.has(column):
-            some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
-        return simple(self.table.column(column).combine_chunks())
+    def array(
+        self, column: str, instead: str = "; rename the column that is meant", optional: bool = False
+    ) -> pa.Array:
+        """The cells of a column; where it is missing an error (`instead` says what to do), or nulls if `optional`."""
+        if self.has(column):
+            return simple(self.table.column(column).combine_chunks())
+        if optional:
+            return pa.nulls(self.rows)
+        some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
+        raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
 
     def _hint(self, column: str) -> str:
         """Where a column that is missing may be."""
@@ -95,8 +99,8 @@ class Sheet:
         return ""
 
     def texts(self, column: str, empty: bool = False) -> pa.Array:
-        """Text, or whole numbers written as text; nothing missing unless `empty`."""
-        array = self.array(column)
+        """Text, or whole numbers written as text. With `empty` cells, or the whole column, may be missing."""
+        array = self.array(column, optional=empty)
         kind = array.type
         if pa.types.is_null(kind):
             array = pa.nulls(len(array), pa.string())
@@ -113,8 +117,8 @@ class Sheet:
         return array
 
     def numbers(self, column: str, skip: NDArray[np.bool_] | None = None, instead: str = "") -> NDArray[np.float64]:
-        """Finite numbers; NaN where `skip` (what stands there is not read). `instead`: what to do without a number."""
-        array = self.array(column)
+        """Finite numbers; NaN in rows to `skip`. `instead` says what to do about a cell without a number."""
+        array = self.array(column, optional=skip is not None and bool(skip.all()))
         if is_text(array.type):
             values = self._parse(array, column, skip, instead)
         elif is_numeric(array.type) or pa.types.is_decimal(array.type) or pa.types.is_null(array.type):
@@ -132,8 +136,8 @@ class Sheet:
         return values
 
     def labels(self, column: str, skip: NDArray[np.bool_], instead: str = "") -> list[str | None]:
-        """Names of classes as text without blanks around; the rest as for `numbers`."""
-        array = self.array(column)
+        """Names of classes without blanks around; None in rows to `skip`."""
+        array = self.array(column, optional=bool(skip.all()))
         if pa.types.is_floating(array.type):  # whole numbers beside a missing one
             value = np.where(skip, np.nan, _floats(array))
             wrong = ~(_whole(value) | np.isnan(value))
@@ -151,8 +155,8 @@ class Sheet:
         return found
 
     def blank(self, column: str) -> NDArray[np.bool_]:
-        """Where nothing stands: an empty cell, a null or a NaN."""
-        return _empty(self.array(column), nan=True)
+        """Which cells are empty, null or NaN: all of them where the column is missing."""
+        return _empty(self.array(column, optional=True), nan=True)
 
     def looks_numeric(self, column: str) -> bool:
         """Numbers, or text of which at least half reads as numbers (the rest is then an error to point at)."""
