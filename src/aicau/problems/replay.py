@@ -55,11 +55,11 @@ def load(folder: str | Path, most: int = 2000, seed: int = 0, standardise: bool 
         means = y.groupby(ids.to_numpy()).mean()
         spread = float(means.std(ddof=0))
         y = (y - means.mean()) / (spread if spread > 0 else 1.0)
-    day = "date" in data
-    column = "date" if day else "batch" if "batch" in data else None
+    column = next((name for name in ("date", "batch") if name in data), None)
     batch = None if column is None else data[column].astype(str).tolist()
     x = standardised(checks.features(_numeric(points, folder).to_numpy()))
-    return TableProblem.from_arrays(folder.name, x, points.index.tolist(), ids.tolist(), y.to_numpy(), batch, day)
+    rows = ids.tolist(), y.to_numpy(), batch
+    return TableProblem.from_arrays(folder.name, x, points.index.tolist(), *rows, daily=column == "date")
 
 
 def folders(data: str | Path) -> list[Path]:
