@@ -81,12 +81,9 @@ def _measurements(sheet: Sheet, id: str, target: str, batch: str | None, ids: pa
     """One measurement of one target per row."""
     candidate, failed = find(sheet.texts(id), ids, lambda row: f"{sheet.at(row, id)}: "), _failed(sheet)
     batches = [None] * sheet.rows if batch is None else _batches(sheet, batch)
-    value, labels, sem, count = READERS[task](sheet, target, failed)
-    optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
-    counts = np.nan_to_num(count, nan=1.0).astype(int).tolist()
-    numbers = [None if np.isnan(v) else int(v) for v in _whole(sheet, "replicate").tolist()]
-    lines = map(sheet.row, range(sheet.rows))
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels))
+    columns = {"candidate": candidate, "batch": batches, "line": [sheet.row(at) for at in range(sheet.rows)]}
+    columns |= READERS[task](sheet, target, failed) | {"replicate": _listed(_whole(sheet, "replicate"), int)}
+    return [Measurement(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
 def _renamed(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
@@ -111,12 +108,12 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
 
 
 Column = NDArray[np.float64]
-Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts; NaN for nothing
+Read = dict[str, list[Any]]  # some fields of the measurements
 Reader = Callable[[Sheet, str, NDArray[np.bool_]], Read]
 
 
-def _nothing(sheet: Sheet) -> Column:
-    return np.full(sheet.rows, np.nan)
+def _listed(column: Column, kind: type = float, empty: int | None = None) -> list[Any]:
+    return [empty if np.isnan(value) else kind(value) for value in column.tolist()]
 
 
 def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
@@ -129,13 +126,14 @@ def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     sheet.refuse("sem", no_sem & (count > 1), "a mean of several values needs its standard error")
     sheet.refuse("sem", sem < 0, "a standard error is at least 0")
     sheet.refuse("sem", sem > most, f"a standard error above {most:.0e} cannot be of these values; check its unit")
-    return value, [None] * sheet.rows, sem, count
+    return {"value": _listed(value), "sem": _listed(sem), "repeats": _listed(count, int, 1)}
 
 
 def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Labels, or `count` equal ones in a row."""
     _refuse(sheet, failed, "a label", "sem")
-    return _nothing(sheet), sheet.labels(target, failed, INSTEAD), _nothing(sheet), _whole(sheet, "count", failed)
+    labels, count = sheet.labels(target, failed, INSTEAD), _whole(sheet, "count", failed)
+    return {"value": [None] * sheet.rows, "label": labels, "repeats": _listed(count, int, 1)}
 
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
@@ -144,7 +142,7 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     wrong = ~failed & ((value < 0) | (value != np.floor(value)))
     sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
-    return value, [None] * sheet.rows, _nothing(sheet), _nothing(sheet)
+    return {"value": _listed(value)}
 
 
 READERS: dict[str, Reader] = {"regression": _regression, "classification": _classification, "count": _count}
