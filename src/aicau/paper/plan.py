@@ -106,12 +106,10 @@ class Plan:
     presets: tuple[str, ...] = ("learns", "printed")
 
     def __post_init__(self) -> None:
-        for name in self.figures:
-            if name not in FIGURES:
-                raise unknown("figure", name, [*FIGURES, "all"])
-        for name in self.presets:
-            if name not in PRESETS:
-                raise unknown("preset", name, list(PRESETS))
+        if wrong := [name for name in self.figures if name not in FIGURES]:
+            raise unknown("figure", wrong[0], [*FIGURES, "all"])
+        if wrong := [name for name in self.presets if name not in PRESETS]:
+            raise unknown("preset", wrong[0], list(PRESETS))
         checks.positive(self.runs, "runs")
 
     def jobs(self) -> list[Job]:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from aicau.core import checks
 from aicau.core.errors import InputError
+from aicau.core.files import reason
 from aicau.core.pool import standardise as standardised
 from aicau.problems.table import TableProblem
 
@@ -82,8 +83,7 @@ def _read(folder: Path, name: str) -> pd.DataFrame | None:
     try:
         return pd.read_csv(path, low_memory=False)
     except (ValueError, OSError, EOFError, zlib.error) as error:  # pandas' own errors are ValueErrors
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read as a table ({first})") from error
+        raise InputError(f"{path} cannot be read as a table ({reason(error)})") from error
 
 
 def _need(table: pd.DataFrame, columns: list[str], folder: Path, name: str) -> None:

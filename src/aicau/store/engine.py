@@ -19,7 +19,9 @@ from aicau.core.errors import AicauError, InputError, StoreError, secretive, sho
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
 
+FOREIGN = "file is not a database"
 FAULTS = {  # what a database error says, and what it means for a user
+    FOREIGN: "is not an SQLite file, or its beginning is damaged; name a campaign's file, or restore it from a copy",
     "is locked|is busy|lock timeout|QueuePool limit": "is in use by another program; try again when it has finished",
     "readonly|read-only|permission denied for": "cannot be written: for this user the file, the -wal and -shm files"
     " beside it, its folder or the server are read-only; ask the owner for the right to write",
@@ -156,12 +158,7 @@ def fault(where: str, error: Exception) -> AicauError:
     """Our error for one of a database."""
     cause = getattr(error, "orig", None) or error
     words = without_password(" ".join(str(cause).split()))
-    if "file is not a database" in words:
-        return InputError(
-            f"{where} is not an SQLite file, or its beginning is damaged; name the file of a campaign, or restore it"
-            " from a copy; nothing was changed"
-        )
     for signs, sentence in FAULTS.items():
         if re.search(signs, words):
-            return StoreError(f"{where} {sentence}; nothing was changed")
+            return (InputError if signs == FOREIGN else StoreError)(f"{where} {sentence}; nothing was changed")
     return StoreError(f"{where} could not be used ({type(cause).__name__}: {words[:200]}); nothing was changed")

@@ -35,9 +35,7 @@ def read(data: bytes, name: str, skip: int = 0) -> Sheet:
         header, mark = _header(data, name, said)
         table, rows = _table(data, name, skip, header, mark)
     except InputError as error:
-        if skip:
-            raise
-        raise InputError(f"{error}{_title(data)}") from error
+        raise InputError(f"{error}{'' if skip else _title(data)}") from error
     return Sheet(table, name, lines=rows, notes=notes)
 
 
