@@ -165,7 +165,7 @@ def compute(
         if tick is not None and loop.round:
             tick(panel)
 
-    ran = Work(lanes, *sizes, keys, device, Round(ensemble, problem.task)).some((0, len(keys)), watch)
+    ran = Work(lanes, *sizes, keys, device, Round(ensemble, problem.task)).run(watch)
     found = [
         (settings.ensemble, word, *rest) for word, *rest in zip(words, ran.mse, ran.queried, ran.choosing, strict=True)
     ]

@@ -26,7 +26,7 @@ from aicau.core import streams
 from aicau.ensembles import MLP
 from aicau.problems import replay
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Strategy
 from common import command, folders, header, one_thread, row
 
@@ -40,7 +40,7 @@ def rounds(folder: Path, run: int, seed: int) -> list[dict[str, Any]]:
     keys = streams.runs(seed, run + 1)[-1:]
     initial = max(2, min(INITIAL, problem.pool.n // 3))
     lane = Lane(problem, Strategy.parse("default"))
-    loop = Loop([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP()))
+    loop = Loop(Work([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP())))
     held = pd.DataFrame(columns=["basis", "loss", "unknown", "noise"], dtype=float)
     found: list[dict[str, Any]] = []
     stated: list[tuple[int, float]] = []

@@ -16,7 +16,7 @@ from aicau.core import checks, streams
 from aicau.ensembles import MLP
 from aicau.problems import replay
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Strategy
 from common import command, folders, header, row
 
@@ -29,7 +29,7 @@ def shares(
     """The ratio of errors, and what intervals held."""
     keys, device = streams.runs(0, count), checks.pick_device(place)
     how = Round(MLP())
-    loop = Loop([Lane(problem, Strategy.parse(strategy))], initial, batch_size, 10, keys, device, how)
+    loop = Loop(Work([Lane(problem, Strategy.parse(strategy))], initial, batch_size, 10, keys, device, how))
     while not loop.done:
         loop.advance()
     assert loop.fitted is not None

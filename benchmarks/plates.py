@@ -16,7 +16,7 @@ from aicau.core.statistics import paired_ratio
 from aicau.ensembles import MLP
 from aicau.problems import Problem, plates
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Strategy
 from common import command, header, row
 
@@ -26,7 +26,7 @@ def errors(problem: Problem, known: bool, runs: int, rounds: int, device: str) -
     estimator = Posterior() if known else Posterior(batches="none")
     strategies = [Strategy.parse("random"), Strategy.parse("default", bias=estimator)]
     lanes, how = [Lane(problem, one) for one in strategies], Round(MLP(), plates=known)
-    loop = Loop(lanes, 10, 10, rounds, streams.runs(0, runs), checks.pick_device(device), how)
+    loop = Loop(Work(lanes, 10, 10, rounds, streams.runs(0, runs), checks.pick_device(device), how))
     while not loop.done:
         loop.advance()
     assert loop.fitted is not None

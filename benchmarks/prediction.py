@@ -41,7 +41,7 @@ from aicau.ensembles import MLP
 from aicau.prediction.regression import ValuePredictor
 from aicau.problems import Problem, replay
 from aicau.round import Round, round_keys
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Strategy
 from common import ends, folders, header, one_thread, row
 
@@ -57,8 +57,8 @@ def measured(problem: Problem, design: str, keys: Tensor) -> Observations:
     """The measurements of one run by one design."""
     initial = max(2, min(INITIAL, problem.pool.n // 3))
     lane = Lane(problem, Strategy.parse(design))
-    loop = Loop([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP()))
-    while loop.round < loop.rounds:
+    loop = Loop(Work([lane], initial, BATCH, ROUNDS, keys, torch.device("cpu"), Round(MLP())))
+    while loop.round < loop.work.rounds:
         loop.advance()
     return loop.observations[0]
 

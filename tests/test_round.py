@@ -20,7 +20,7 @@ from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
 from aicau.proposal import first_batch
 from aicau.round import Past, Round, round_keys
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 
 QUICK = MLPSettings(max_epochs=60)
 POOL = problems.type1(grid=12)
@@ -223,7 +223,7 @@ def test_query_is_the_round_on_the_same_rows(task, repeats, plates):
 def test_a_simulation_is_the_round_on_the_same_rows(word):
     problem, keys = problems.plates(grid=10), streams.runs(2, 2)
     round, strategy = Round(MLP(settings=QUICK)), Strategy.parse(word)
-    loop = Loop([Lane(problem, strategy)], 12, 4, 3, keys, torch.device("cpu"), round)
+    loop = Loop(Work([Lane(problem, strategy)], 12, 4, 3, keys, torch.device("cpu"), round))
     past = None
     for k in range(3):
         rows = loop.observations[0]

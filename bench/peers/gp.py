@@ -103,5 +103,5 @@ def gp_curve(
     """Learning curves of a line: error of its posterior mean over the pool, and what it asked for."""
     begin = time.perf_counter()
     lanes, how = (Lane(problem, peer.chooser),), Round(peer.ensemble(problem.pool))
-    ran = Work(lanes, initial, batch_size, rounds, keys, "cpu", how).some((0, len(keys)))
+    ran = Work(lanes, initial, batch_size, rounds, keys, "cpu", how).run()
     return ran.mse[0], ran.queried[0], time.perf_counter() - begin

@@ -82,7 +82,7 @@ def test_a_point_is_pending_until_every_target_came(tmp_path):
         assert made.of("loss").status()["target"] == "loss"  # a view stays one after a change
         assert made.of("loss").measurements().shape[0] == 4
         for change in (lambda one: one.tell(some), lambda one: one.ask(1), lambda one: one.untell(1)):
-            with pytest.raises(InputError, match="'loss' is one of several targets, and is only looked at"):
+            with pytest.raises(InputError, match="'loss' is one of several targets and is only read"):
                 change(made.of("loss"))
         assert made.untell(1) == {"gone": 4, "back": 0, "pending": 4}
         told = made.tell(values(batch)[["id", "gain"]])

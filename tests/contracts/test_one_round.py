@@ -16,7 +16,7 @@ from aicau.core.task import Task
 from aicau.prediction import outcome
 from aicau.problems import Problem
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop
+from aicau.simulation.loop import Lane, Loop, Work
 from aicau.strategy import Strategy
 
 CANDIDATES, PLATE, ASKED, SEED = 60, 10, 5, 4
@@ -170,10 +170,8 @@ def same_batch_and_prediction(folder, task, word, rounds, plates, replicates, fa
         x = campaign.models.features()
         what = outcome(task).task(("hit", "miss"))
         strategy = Strategy.parse(word, task=what)
-        loop = Loop(
-            [Lane(Known(Pool(x), what), strategy)], 1, ASKED, rounds + 1, streams.runs(SEED, 1), torch.device("cpu"),
-            Round(ensembles.make(task=what), what),
-        )  # fmt: skip
+        lanes, how = [Lane(Known(Pool(x), what), strategy)], Round(ensembles.make(task=what), what)
+        loop = Loop(Work(lanes, 1, ASKED, rounds + 1, streams.runs(SEED, 1), torch.device("cpu"), how))
         asked, tables = first_points(campaign, start), []
         for round in range(rounds):
             tables.append(wells(task, asked, round, plates, replicates, failures))

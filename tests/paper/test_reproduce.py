@@ -41,7 +41,7 @@ def tiny(monkeypatch):
         kept = [
             w for w in figure.strategies if name != "batching" or "direct" not in w or w.endswith("eigen:difference")
         ]
-        monkeypatch.setitem(FIGURES, name, paper.Figure(figure.number, name, setting, tuple(kept)))
+        monkeypatch.setitem(FIGURES, name, paper.Figure(figure.number, setting, tuple(kept)))
     monkeypatch.setattr(paper, "SINGLE", paper.Setting("single", 1, 3))
     monkeypatch.setattr(paper, "BATCH", paper.Setting("batch", 10, 3))
     make = paper.problems.make

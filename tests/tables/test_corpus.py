@@ -218,7 +218,7 @@ def read(tmp_path, content, options):
         path = tmp_path / "file"
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         sheet = tables.read(path, None, **options)
-    rows, _ = results.parse(sheet, "well_id", "signal", "plate", IDS)
+    rows, _ = results.parse(sheet, "well_id", ["signal"], "plate", IDS)
     return [(IDS[row.candidate].as_py(), row.value, row.batch) for row in rows]
 
 

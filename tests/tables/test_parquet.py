@@ -95,7 +95,7 @@ def empty_row(table):
         (wrong_number, "1.parquet, row 27, column 'a': expected a finite number, got"),
         (wrong_price, "1.parquet, row 27, column 'price': a cost is a number above 0"),
         (wrong_weight, "1.parquet, row 27, column 'weight': a weight is 0 or more"),
-        (empty_row, "1.parquet: candidates can stay in their file where every row"),
+        (empty_row, "1.parquet: candidates can stay in their file only if no row"),
     ],
 )
 def test_what_is_wrong_is_named_by_its_file_and_row(tmp_path, spoil, words):

@@ -132,7 +132,7 @@ class Telling(Looking):
         if rest.rows or not controls:
             ids = pa.concat_arrays([ids, pa.array(names, pa.string())])  # a mistyped id may be that of a control
             how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
-            rows, notes = results.parse_each(rest, settings["id"], list(self.targets), *how)
+            rows, notes = results.parse(rest, settings["id"], list(self.targets), *how)
         values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
         for value, where in values if is_log(settings) else ():
             if value is not None and value <= 0:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aicau.core.statistics import Interval
 from aicau.paper.plan import BATCH, BATCHED, CANONICAL, INITIALS, SINGLE, TYPES
 
-Pair = tuple[str, int, str, str]  # type, initial points, strategy, the one it is compared with
+Side = tuple[str, str, int, str]  # setting, type, initial points, strategy
 BEST = "pemse:quadratic:eigen:difference"
 NOISY = ("type2", "type3")
 CLEAR = 0.95  # a difference below 5% cannot be seen in the paper's figures of 10 runs
@@ -71,8 +71,10 @@ class Claim:
     judge: Judge = better
     universal: bool = False  # every single comparison must bear it out; else the pooled one decides
 
-    def comparisons(self) -> list[Pair]:
-        return [(k, i, a, b) for a, b in self.pairs for i in self.initials for k in self.types]
+    def comparisons(self) -> list[tuple[Side, Side]]:
+        """The two sides in every panel, the side of the claim first."""
+        panels = [(self.setting, kind, initial) for initial in self.initials for kind in self.types]
+        return [((*panel, a), (*panel, b)) for a, b in self.pairs for panel in panels]
 
 
 def against(firsts: Iterable[str], seconds: Iterable[str]) -> tuple[tuple[str, str], ...]:

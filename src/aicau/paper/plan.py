@@ -14,12 +14,10 @@ import io
 import json
 import time
 import zipfile
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,7 +31,7 @@ from aicau.core.errors import InputError, unknown
 from aicau.core.files import write_whole
 from aicau.ensembles import Ensemble
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop, Ran, Work
+from aicau.simulation.loop import Lane, Loop, Work, compute
 from aicau.simulation.simulate import tidy
 from aicau.strategy import Strategy
 
@@ -51,8 +49,7 @@ BATCHED = tuple(
 )
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """How points are asked for: how many a round, and for how many rounds."""
 
     name: str
@@ -60,26 +57,18 @@ class Setting:
     rounds: int
 
 
-SINGLE, BATCH = Setting("single", 1, 50), Setting("batch", 10, 10)
-
-
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     number: int
-    name: str
     setting: Setting
     strategies: tuple[str, ...]
 
 
+SINGLE, BATCH = Setting("single", 1, 50), Setting("batch", 10, 10)
 FIGURES = {
-    figure.name: figure
-    for figure in (
-        Figure(2, "perfect-information", SINGLE, PERFECT + DIFFERENCES),
-        Figure(4, "estimation", SINGLE, ("random", *ESTIMATED)),
-        Figure(5, "batching", BATCH, ("random", *CANONICAL, *BATCHED)),
-    )
+    "perfect-information": Figure(2, SINGLE, PERFECT + DIFFERENCES),
+    "estimation": Figure(4, SINGLE, ("random", *ESTIMATED)),
+    "batching": Figure(5, BATCH, ("random", *CANONICAL, *BATCHED)),
 }
-
 
 # How Q is trained: the paper leaves the size of its mini-batches open, and the betas that it prints do not learn.
 PRESETS = {
@@ -102,7 +91,7 @@ Job = tuple[Setting, int, tuple[tuple[str, str], ...]]  # initial points; strate
 
 
 def silent(what: str, done: int, total: int) -> None:
-    """Report to nobody."""
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +106,10 @@ class Plan:
     presets: tuple[str, ...] = ("learns", "printed")
 
     def __post_init__(self) -> None:
-        for name in self.figures:
-            if name not in FIGURES:
-                raise unknown("figure", name, [*FIGURES, "all"])
-        for name in self.presets:
-            if name not in PRESETS:
-                raise unknown("preset", name, list(PRESETS))
+        if wrong := [name for name in self.figures if name not in FIGURES]:
+            raise unknown("figure", wrong[0], [*FIGURES, "all"])
+        if wrong := [name for name in self.presets if name not in PRESETS]:
+            raise unknown("preset", wrong[0], list(PRESETS))
         checks.positive(self.runs, "runs")
 
     def jobs(self) -> list[Job]:
@@ -155,12 +142,6 @@ class Outcome:
         return rows.reset_index(drop=True)
 
 
-def compute(part: tuple[Work, tuple[int, int]]) -> Ran:
-    """Some runs of one loop of a plan, from the first number to before the second."""
-    work, runs = part
-    return work.some(runs)
-
-
 def run(
     plan: Plan,
     device: str = "auto",
@@ -172,75 +153,59 @@ def run(
     every: float = 20.0,
     engine: Engine = HERE,
 ) -> Outcome:
-    """Run a plan. With `state` a checkpoint is kept there; with `resume` it goes on, to the same bits on the CPU.
-
-    Elsewhere than in this process there are no checkpoints: what was lost is computed again.
-    """
+    """Run a plan. With `state` checkpoints are kept there; with `resume` it goes on from them, to the same bits on the
+    CPU. Another engine keeps no checkpoints: what was lost is computed again."""
     if resume and not engine.here:
         raise InputError("only what runs in one process can be resumed; leave out --resume or --engine")
-    jobs, slices, keys = plan.jobs(), engine.slices(plan.runs), streams.runs(plan.seed, plan.runs)
+    jobs, keys = plan.jobs(), streams.runs(plan.seed, plan.runs)
     made, how = {kind: problems.make(kind) for kind in plan.types}, Round.paper(ensemble)
-    works = [
-        Work(
-            tuple(Lane(made[kind], make(*word)) for kind in plan.types for word in words),
-            *(initial, setting.batch_size, setting.rounds, keys, device, how),
-        )
-        for setting, initial, words in jobs
-    ]
-    total, done = len(slices) * sum(setting.rounds + 1 for setting, _, _ in jobs), [0] * len(jobs)
+    works, done = list[Work](), [0] * len(jobs)
+    for setting, initial, words in jobs:
+        lanes = [Lane(made[kind], make(*word)) for kind in plan.types for word in words]
+        works.append(Work(lanes, initial, setting.batch_size, setting.rounds, keys, device, how))
+    total = sum(work.rounds + 1 for work in works)
 
-    def tell(at: int) -> None:
-        setting, initial, _ = jobs[at]
-        report(f"{setting.name} rounds, {initial} initial points", sum(done), total)
+    def tell(at: int, rounds: int) -> None:
+        done[at], (setting, initial, _) = rounds, jobs[at]
+        if not engine.here or rounds <= setting.rounds:  # at the end of a loop the next one reports
+            report(f"{setting.name} rounds, {initial} initial points", sum(done), total)
 
-    def kept(at: int) -> Ran:
-        """Here, with a checkpoint where there is a place for it."""
-        checkpoint = None if state is None else Checkpoint(state, plan, jobs[at], checks.pick_device(device))
-        saved = 0.0
+    checkpoints = [] if state is None else [Checkpoint(state, plan, job, device, resume, every) for job in jobs]
 
-        def watch(loop: Loop) -> None:
-            nonlocal saved
-            now = time.perf_counter()
-            if not saved:
-                saved = now
-                if checkpoint is not None and resume:
-                    checkpoint.load(loop)
-            elif checkpoint is not None and (loop.done or now - saved > every):
-                checkpoint.save(loop)
-                saved = time.perf_counter()
-            done[at] = loop.round
-            if not loop.done:
-                tell(at)
+    def watch(at: int, loop: Loop) -> None:
+        if checkpoints:
+            checkpoints[at].see(loop)
 
-        return works[at].some((0, plan.runs), watch)
-
-    found = map(kept, range(len(jobs))) if engine.here else engine.over(compute, product(works, slices), device)
-    frames, seconds = [], defaultdict[str, float](float)
-    for at, (setting, initial, words) in enumerate(jobs):
-        some = []
-        for result in islice(found, len(slices)):
-            some.append(result)
-            for part, spent in result.seconds.items():
-                seconds[f"{setting.name}-{initial}/{part}"] += spent
-            if not engine.here:
-                done[at] += setting.rounds + 1
-                tell(at)
-        mse, queried = (np.concatenate([getattr(one, part) for one in some], 1) for part in ("mse", "queried"))
+    frames, seconds = [], dict[str, float]()
+    for (setting, initial, words), ran in zip(jobs, compute(works, engine, tell, watch), strict=True):
+        seconds |= {f"{setting.name}-{initial}/{part}": spent for part, spent in ran.seconds.items()}
         labels = [(setting.name, kind, initial, *word) for kind in plan.types for word in words]
         columns = ["setting", "type", "initial", "strategy", "preset"]
-        frames.append(tidy(columns, labels, mse, queried, initial, setting.batch_size))
+        frames.append(tidy(columns, labels, ran.mse, ran.queried, initial, setting.batch_size))
     return Outcome(plan, pd.concat(frames, ignore_index=True), seconds)
 
 
 class Checkpoint:
     """The state of one loop on disk, with the plan it belongs to: arrays and JSON, never pickle."""
 
-    def __init__(self, folder: Path, plan: Plan, job: Job, device: torch.device) -> None:
+    def __init__(self, folder: Path, plan: Plan, job: Job, device: str, resume: bool, every: float) -> None:
         setting, initial, words = job
         name = f"{setting.name}-{initial}"
-        self.path = folder / f"{name}.npz"
-        same = {key: value for key, value in asdict(plan).items() if key not in ("figures", "presets")}
-        self.plan = json.dumps({**same, "job": name, "strategies": words, "device": device.type}, sort_keys=True)
+        self.path, self.resume, self.every = folder / f"{name}.npz", resume, every
+        self.saved: float | None = None  # when
+        same: dict[str, Any] = {k: v for k, v in asdict(plan).items() if k not in ("figures", "presets")}
+        same |= {"job": name, "strategies": words, "device": checks.pick_device(device).type}
+        self.plan = json.dumps(same, sort_keys=True)
+
+    def see(self, loop: Loop) -> None:
+        """Before the first round: go on where a run stopped, if `resume`. Then save every so many seconds."""
+        if self.saved is None:
+            self.saved = time.perf_counter()
+            if self.resume:
+                self.load(loop)
+        elif loop.done or time.perf_counter() - self.saved > self.every:
+            self.save(loop)
+            self.saved = time.perf_counter()
 
     def save(self, loop: Loop) -> None:
         arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in loop.state().items()}
@@ -256,7 +221,5 @@ class Checkpoint:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise InputError(f"{self.path} is not a checkpoint of aicau; remove it to start again") from error
         if plan != self.plan:
-            raise InputError(
-                f"{self.path} belongs to a run with other settings; use the same ones, another --out, or no --resume"
-            )
+            raise InputError(f"{self.path} has other settings; use the same ones, another --out, or no --resume")
         loop.restore(arrays)

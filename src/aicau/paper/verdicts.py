@@ -8,13 +8,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from aicau.core.statistics import Interval, ratio
-from aicau.paper.claims import Claim, Pair, claims
+from aicau.paper.claims import Claim, Side, claims
 from aicau.paper.plan import ANY, PRESETS, Outcome
 
 LAST = 10
 MEASURES = ("last ten", "final")  # the first decides
 
-Table = dict[tuple[str, str, int, str], NDArray[np.float64]]  # setting, type, initial, strategy -> (runs,)
+Table = dict[Side, NDArray[np.float64]]  # (runs,)
 
 
 @dataclass(frozen=True)
@@ -44,46 +44,34 @@ def judge(outcome: Outcome) -> list[Verdict]:
     """Verdicts on the claims whose strategies and panels were run, for every preset and measure."""
     verdicts = []
     for preset, measure in product(outcome.plan.presets, MEASURES):
-        table = measured(outcome.frame, preset, measure)
+        table = log_errors(outcome.frame, preset, measure)
         for claim in claims():
-            rows = [log_ratio(table, claim.setting, pair) for pair in claim.comparisons()]
-            if logs := [row for row in rows if row is not None]:
+            pairs = claim.comparisons()
+            if logs := [table[a] - table[b] for a, b in pairs if a in table and b in table]:
                 votes = [claim.judge(ratio(row)) for row in logs]
                 counts = votes.count(1), votes.count(-1), len(votes)
                 verdicts.append(Verdict(claim, ratio(np.mean(logs, axis=0)), *counts, preset, measure))
     return verdicts
 
 
-def measured(frame: pd.DataFrame, preset: str, measure: str) -> Table:
-    """The error of every run, under one preset of Q and one measure."""
+def log_errors(frame: pd.DataFrame, preset: str, measure: str) -> Table:
+    """The logarithm of the error of every run, under one preset of Q and one measure."""
     frame = frame[frame["preset"].isin((preset, ANY))]
     last = frame.groupby(["setting", "type", "initial"])["round"].transform("max")
     tail = frame[(frame["round"] > last - (LAST if measure == MEASURES[0] else 1)) & (frame["round"] > 0)]
     means = tail.groupby(["setting", "type", "initial", "strategy", "run"])["mse"].mean()
-    return {key: part.to_numpy() for key, part in means.groupby(level=[0, 1, 2, 3])}  # type: ignore[misc]
-
-
-def log_ratio(table: Table, setting: str, pair: Pair) -> NDArray[np.float64] | None:  # (runs,)
-    kind, initial, a, b = pair
-    first, second = table.get((setting, kind, initial, a)), table.get((setting, kind, initial, b))
-    return None if first is None or second is None else np.log(first) - np.log(second)
+    return {key: np.log(part.to_numpy()) for key, part in means.groupby(level=[0, 1, 2, 3])}  # type: ignore[misc]
 
 
 def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
     """One row per claim, preset and measure."""
+    names = ("claim", "text", "preset", "measure", "ratio", "low", "high", "for", "against", "comparisons", "verdict")
     rows = [
-        {
-            "claim": v.claim.number,
-            "text": v.claim.text,
-            "preset": v.preset,
-            "measure": v.measure,
-            "ratio": v.pooled.mean,
-        }
-        | {"low": v.pooled.low, "high": v.pooled.high, "for": v.supports, "against": v.contradicts}
-        | {"comparisons": v.comparisons, "verdict": v.word}
+        (v.claim.number, v.claim.text, v.preset, v.measure, v.pooled.mean, v.pooled.low, v.pooled.high)
+        + (v.supports, v.contradicts, v.comparisons, v.word)
         for v in verdicts
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=names)
 
 
 def to_markdown(verdicts: list[Verdict], runs: int) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from aicau.core import checks
 from aicau.core.errors import InputError
+from aicau.core.files import reason
 from aicau.core.pool import standardise as standardised
 from aicau.problems.table import TableProblem
 
@@ -55,11 +56,11 @@ def load(folder: str | Path, most: int = 2000, seed: int = 0, standardise: bool 
         means = y.groupby(ids.to_numpy()).mean()
         spread = float(means.std(ddof=0))
         y = (y - means.mean()) / (spread if spread > 0 else 1.0)
-    day = "date" in data
-    column = "date" if day else "batch" if "batch" in data else None
+    column = next((name for name in ("date", "batch") if name in data), None)
     batch = None if column is None else data[column].astype(str).tolist()
     x = standardised(checks.features(_numeric(points, folder).to_numpy()))
-    return TableProblem.from_arrays(folder.name, x, points.index.tolist(), ids.tolist(), y.to_numpy(), batch, day)
+    rows = ids.tolist(), y.to_numpy(), batch
+    return TableProblem.from_arrays(folder.name, x, points.index.tolist(), *rows, daily=column == "date")
 
 
 def folders(data: str | Path) -> list[Path]:
@@ -82,8 +83,7 @@ def _read(folder: Path, name: str) -> pd.DataFrame | None:
     try:
         return pd.read_csv(path, low_memory=False)
     except (ValueError, OSError, EOFError, zlib.error) as error:  # pandas' own errors are ValueErrors
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path} cannot be read as a table ({first})") from error
+        raise InputError(f"{path} cannot be read as a table ({reason(error)})") from error
 
 
 def _need(table: pd.DataFrame, columns: list[str], folder: Path, name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from aicau.core import checks, streams
 from aicau.core.errors import InputError
@@ -77,9 +78,7 @@ class TableProblem(Problem):
             raise InputError(f"{len(row_ids)} measurement ids and {values.shape[0]} values: need as many, at least one")
         measured = set(row_ids)
         if missing := measured - set(ids):
-            raise InputError(
-                f"{len(missing)} measured ids are not among the points, the first is {next(iter(missing))!r}"
-            )
+            raise InputError(f"{len(missing)} measured ids are not among the points, e.g. {next(iter(missing))!r}")
         kept = [row for row, name_ in enumerate(ids) if name_ in measured]
         place = {ids[row]: new for new, row in enumerate(kept)}
         pool = Pool(features[kept], tuple(str(ids[row]) for row in kept))
@@ -94,11 +93,7 @@ class TableProblem(Problem):
     @cached_property
     def _rows(self) -> Tensor:  # (n, most) rows of the table that belong to each point, −1 where there are no more
         order = torch.argsort(self.index, stable=True)
-        start = self.capacity.cumsum(0) - self.capacity
-        slot = torch.arange(self.index.shape[0]) - start[self.index[order]]
-        table = torch.full((self.pool.n, int(self.capacity.max())), -1)
-        table[self.index[order], slot] = order
-        return table
+        return pad_sequence(order.split(self.capacity.tolist()), batch_first=True, padding_value=-1)
 
     @cached_property
     def _replicates(self) -> Tensor:  # (n, most) NaN where there is none

@@ -6,10 +6,12 @@ and trains from the same initial weights and folds.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +22,7 @@ from torch import Tensor
 from aicau.acquisition import Score
 from aicau.bias import Belief, BiasEstimator
 from aicau.core import bregman, checks, streams
+from aicau.core.engine import Engine
 from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
@@ -39,84 +42,136 @@ class Lane:
     strategy: Chooser
 
 
+class Ran(NamedTuple):
+    """What came out of some runs."""
+
+    mse: NDArray[np.float64]  # (lane, run, round)
+    queried: NDArray[np.int64]  # (lane, run, rows)
+    seconds: Mapping[str, float]  # by what took them
+    choosing: list[float]  # seconds of each lane
+
+
+@dataclass(frozen=True)
+class Work:
+    """All that decides the numbers of a simulation; its runs may be divided and computed anywhere."""
+
+    lanes: Sequence[Lane]
+    initial: int
+    batch_size: int
+    rounds: int
+    keys: Tensor  # (runs,)
+    device: torch.device | str
+    how: Round
+
+    def run(self, watch: Callable[["Loop"], object] = lambda loop: None) -> Ran:
+        """All rounds; `watch` sees the loop before the first round and after every round."""
+        loop = Loop(self)
+        watch(loop)
+        while not loop.done:
+            loop.advance()
+            watch(loop)
+        mse, queried = torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy()
+        return Ran(mse, queried, loop.seconds, loop.lane_seconds)
+
+
+def compute(
+    works: Sequence[Work],  # with as many runs each
+    engine: Engine,
+    tell: Callable[[int, int], object],  # (number of the work, its rounds that are done)
+    watch: Callable[[int, "Loop"], object] = lambda at, loop: None,  # sees every round computed in this process
+) -> Iterator[Ran]:
+    """Each work in order. Elsewhere than in this process its runs are divided, and `tell` hears of every part."""
+
+    def see(at: int, loop: Loop) -> None:
+        watch(at, loop)
+        tell(at, loop.round)
+
+    if engine.here:
+        for at, work in enumerate(works):
+            yield work.run(partial(see, at))
+        return
+    slices = engine.slices(len(works[0].keys))
+    parts = [replace(work, keys=work.keys[slice(*runs)]) for work in works for runs in slices]
+    results = engine.over(Work.run, parts, str(works[0].device))
+    for at, work in enumerate(works):
+        some, seconds = list[Ran](), defaultdict[str, float](float)
+        for part in islice(results, len(slices)):
+            some.append(part)
+            for name, spent in part.seconds.items():
+                seconds[name] += spent
+            tell(at, len(some) * (work.rounds + 1) // len(slices))
+        mse, queried, _, choosing = zip(*some, strict=True)
+        yield Ran(np.concatenate(mse, 1), np.concatenate(queried, 1), seconds, np.sum(choosing, 0).tolist())
+
+
 class Loop:
     """The state of all runs of all lanes between two rounds. Tensors carry (lane, run) in front."""
 
-    def __init__(
-        self,
-        lanes: Sequence[Lane],
-        initial: int,
-        batch_size: int,
-        rounds: int,
-        keys: Tensor,  # (runs,)
-        device: torch.device | str,
-        how: Round,
-    ) -> None:
-        device = checks.pick_device(device)
-        for problem in {id(lane.problem): lane.problem for lane in lanes}.values():
-            room = int(problem.capacity.clamp_max(initial + rounds * batch_size).sum())
-            if initial > problem.pool.n or initial + rounds * batch_size > room:
+    def __init__(self, work: Work) -> None:
+        self.work, self.how, self.device = work, work.how, checks.pick_device(work.device)
+        problems = {id(lane.problem): lane.problem for lane in work.lanes}
+        for problem in problems.values():
+            wanted = work.initial + work.rounds * work.batch_size
+            room = int(problem.capacity.clamp_max(wanted).sum())
+            if work.initial > problem.pool.n or wanted > room:
                 raise InputError(
-                    f"{initial} initial points and {rounds} rounds of {batch_size} need more measurements"
-                    f" than {problem.name} has room for ({problem.pool.n} points, {room} measurements)"
+                    f"{work.initial} initial points and {work.rounds} rounds of {work.batch_size} need more"
+                    f" measurements than {problem.name} has room for ({problem.pool.n} points, {room} measurements)"
                 )
-            if not torch.equal(problem.pool.x, lanes[0].problem.pool.x):
+            if not torch.equal(problem.pool.x, work.lanes[0].problem.pool.x):
                 raise InputError("problems that are simulated together need the same pool")
-            if problem.task != how.task:
-                raise InputError(f"{problem.name} is {problem.task.name}, and the round is {how.task.name}")
-        moved = {id(lane.problem): lane.problem.to(device) for lane in lanes}
-        self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in lanes]
-        self.rounds, self.batch_size = rounds, batch_size
-        self.device, self.how, self.keys = device, how, keys
-        self.pool = self.lanes[0].problem.pool.to(device)
-        self.truth = torch.stack([lane.problem.truth for lane in self.lanes]).to(device)
-        self.capacity = torch.stack([lane.problem.capacity for lane in self.lanes]).to(device)
+            if problem.task != work.how.task:
+                raise InputError(f"{problem.name} is {problem.task.name}, and the round is {work.how.task.name}")
+        moved = {key: problem.to(self.device) for key, problem in problems.items()}
+        self.lanes = [replace(lane, problem=moved[id(lane.problem)]) for lane in work.lanes]
+        self.pool = self.lanes[0].problem.pool.to(self.device)
+        self.truth = torch.stack([lane.problem.truth for lane in self.lanes]).to(self.device)
+        self.capacity = torch.stack([lane.problem.capacity for lane in self.lanes]).to(self.device)
         # Lanes of one problem measure together, and start from the same model.
-        self.groups: dict[int, list[int]] = {}
+        self.groups = defaultdict[int, list[int]](list)
         for at, lane in enumerate(self.lanes):
-            self.groups.setdefault(id(lane.problem), []).append(at)
+            self.groups[id(lane.problem)].append(at)
         self.round = 0
-        self.seconds: dict[str, float] = {}
-        self.lane_seconds = [0.0] * len(lanes)  # choosing, with the lane's part of what its bias estimator took
+        self.seconds = defaultdict[str, float](float)
+        self.lane_seconds = [0.0] * len(self.lanes)  # choosing, with the lane's part of what its bias estimator took
         self.mse: list[Tensor] = []  # (lane, run) per round
         self.past: dict[int, Past] = {}  # the last scores of lanes that look at differences
         self.fitted: State | None = None  # (lane, run): the fitted round
-        start = streams.permutation(streams.fold(keys, Purpose.INITIAL), self.pool.n)[:, :initial]
-        empty = torch.zeros(len(lanes), len(keys), 0, device=device)
-        self.observations = Observations(empty.long(), empty.double(), torch.zeros(0, dtype=torch.int64, device=device))
-        self._measure(start.expand(len(lanes), *start.shape), 0)
+        start = streams.permutation(streams.fold(work.keys, Purpose.INITIAL), self.pool.n)[:, : work.initial]
+        empty = torch.zeros(len(self.lanes), len(work.keys), 0, device=self.device)
+        self.observations = Observations(empty.long(), empty.double(), empty[0, 0].long())
+        self._measure(start.expand(len(self.lanes), *start.shape), 0)
 
     @property
     def done(self) -> bool:
-        return self.round > self.rounds
+        return self.round > self.work.rounds
 
     def advance(self) -> None:
         """Fit the ensembles of this round, record their error, and, before the last round, choose and measure."""
         with self._clock("ensembles"):
-            self.fitted = self._fit(round_keys(self.keys, self.round).to(self.device))
+            self.fitted = self._fit(round_keys(self.work.keys, self.round).to(self.device))
         self.mse.append(self._error(self.fitted))
-        if self.round < self.rounds:
+        if self.round < self.work.rounds:
             batch = self._choose(self.fitted)
             with self._clock("measuring"):
                 self._measure(batch, self.round + 1)
         self.round += 1
 
     @contextmanager
-    def _clock(self, part: str) -> Iterator[None]:
-        """Where the time goes; on CUDA a part ends when the device has finished it."""
-        begin = time.perf_counter()
-        yield
-        if self.device.type == "cuda":
-            torch.cuda.current_stream(self.device).synchronize()
-        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - begin
+    def _clock(self, part: str = "", lanes: Sequence[int] = ()) -> Iterator[None]:
+        """Time spent on a part, or shared equally by lanes.
 
-    @contextmanager
-    def _clock_lanes(self, members: Sequence[int]) -> Iterator[None]:
-        """Time shared equally between lanes; estimators that run side by side on CUDA are timed by their launches."""
+        On CUDA a part ends when the device has finished it; for lanes only the launches are timed.
+        """
         begin = time.perf_counter()
         yield
-        for at in members:
-            self.lane_seconds[at] += (time.perf_counter() - begin) / len(members)
+        if part and self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+        spent = time.perf_counter() - begin
+        if part:
+            self.seconds[part] += spent
+        for at in lanes:
+            self.lane_seconds[at] += spent / len(lanes)
 
     def _fit(self, keys: Tensor) -> State:  # (R,)
         if self.round > 0:
@@ -144,13 +199,13 @@ class Loop:
         batches = []
         with self._clock("choosing"):
             for at, lane in enumerate(self.lanes):
-                with self._clock_lanes([at]):
+                with self._clock(lanes=[at]):
                     own = state[at]
                     choice = self.how.choose(
                         lane.strategy,
                         own,
                         estimates.get(at),
-                        self.batch_size,
+                        self.work.batch_size,
                         self.capacity[at] - own.observations.counts(self.pool.n),
                         past=self.past.get(at),
                         round=self.round,
@@ -163,13 +218,13 @@ class Loop:
 
     def _assess(self, state: State) -> dict[int, Omega | Belief]:
         """Δ̂ (or a belief) of every lane that needs one: one call per estimator, for all lanes that share it."""
-        sharing: dict[BiasEstimator, list[int]] = {}
+        sharing = defaultdict[BiasEstimator, list[int]](list)
         for at, lane in enumerate(self.lanes):
             if lane.strategy.bias is not None:
-                sharing.setdefault(lane.strategy.bias, []).append(at)
+                sharing[lane.strategy.bias].append(at)
 
         def estimate(estimator: BiasEstimator, members: list[int]) -> Omega | Belief:
-            with self._clock_lanes(members):
+            with self._clock(lanes=members):
                 found = self.how.estimate(estimator, state[members], partial(self._oracle, members))
                 assert found is not None
                 return found
@@ -181,13 +236,13 @@ class Loop:
 
     def _oracle(self, members: list[int], count: int) -> Tensor:  # (len(members), R, n); (…, n, c) for classes
         """Perfect information: the truth without noise, else the mean of whole realisations, shared by its lanes."""
-        keys = streams.fold(streams.fold(self.keys, Purpose.REALISATIONS), self.round)
-        known: dict[int, Tensor] = {}
-        for at in members:
-            problem = self.lanes[at].problem
-            if id(problem) not in known:
-                known[id(problem)] = problem.known(count, keys.to(problem.truth.device)).to(self.device)
-        return torch.stack([known[id(self.lanes[at].problem)] for at in members])
+        keys = streams.fold(streams.fold(self.work.keys, Purpose.REALISATIONS), self.round)
+        problems = [self.lanes[at].problem for at in members]
+        known = {
+            key: problem.known(count, keys.to(problem.truth.device)).to(self.device)
+            for key, problem in {id(problem): problem for problem in problems}.items()
+        }
+        return torch.stack([known[id(problem)] for problem in problems])
 
     def _measure(self, batch: Tensor, round: int) -> None:  # (lanes, R, m)
         batch = batch.to(self.device)
@@ -197,7 +252,7 @@ class Loop:
             problem = self.lanes[members[0]].problem
             home = problem.truth.device
             history = self.observations[members].to(home)
-            values, where = problem.draw(batch[members].to(home), history, self.keys.to(home), round)
+            values, where = problem.draw(batch[members].to(home), history, self.work.keys.to(home), round)
             y[members], together[members] = values.to(self.device), where.to(self.device)
         self.observations = self.observations.append(batch, y, round, together)
 
@@ -223,35 +278,3 @@ class Loop:
             if at + "factor" in state:
                 omega = Omega(state[at + "factor"], state[at + "signs"], state.get(at + "extra"))
             self.past[int(at.split("/")[1])] = Past(Score(state[at + "alpha"], omega), state[at + "scale"])
-
-
-class Ran(NamedTuple):
-    """What came out of some runs."""
-
-    mse: NDArray[np.float64]  # (lane, run, round)
-    queried: NDArray[np.int64]  # (lane, run, rows)
-    seconds: dict[str, float]  # by what took them
-    choosing: list[float]  # seconds of each lane
-
-
-@dataclass(frozen=True)
-class Work:
-    """All that decides the numbers of a simulation, of which some runs can be computed anywhere."""
-
-    lanes: tuple[Lane, ...]
-    initial: int
-    batch_size: int
-    rounds: int
-    keys: Tensor  # (runs,)
-    device: str
-    how: Round
-
-    def some(self, runs: tuple[int, int], watch: Callable[[Loop], object] = lambda loop: None) -> Ran:
-        """The runs from the first number to before the second; `watch` sees the loop before and after every round."""
-        loop = Loop(**vars(replace(self, keys=self.keys[slice(*runs)])))
-        watch(loop)
-        while not loop.done:
-            loop.advance()
-            watch(loop)
-        mse, queried = torch.stack(loop.mse, -1).numpy(), loop.observations.index.cpu().numpy()
-        return Ran(mse, queried, loop.seconds, loop.lane_seconds)

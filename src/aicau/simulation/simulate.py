@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -17,7 +16,7 @@ from aicau.core.statistics import Interval, mean_interval, paired_ratio
 from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
 from aicau.round import Round
-from aicau.simulation.loop import Lane, Loop, Work
+from aicau.simulation.loop import Lane, Work, compute
 from aicau.strategy import Chooser, Strategy
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
@@ -88,16 +87,13 @@ class Result:
 
     def to_json(self) -> dict[str, object]:
         """The object `aicau simulate --json` prints."""
-        strategies = {}
-        for name in self.strategies:
-            final = self.final_mse(name)
-            curves = self.mse[self.strategies.index(name)].tolist()
-            strategies[name] = {"final_mse": _interval(final, "mean"), "mse": curves}
-        paired = {
-            name: {"vs": self.baseline, **_interval(self.paired(name), "ratio")}
-            for name in self.strategies
-            if name != self.baseline
+        strategies = {
+            name: {"final_mse": _interval(self.final_mse(name), "mean"), "mse": self.mse[at].tolist()}
+            for at, name in enumerate(self.strategies)
         }
+        base = self.baseline
+        others = [name for name in self.strategies if name != base]
+        paired = {name: {"vs": base, **_interval(self.paired(name), "ratio")} for name in others}
         return {"strategies": strategies, "paired": paired, "seconds": self.seconds}
 
     def plot(self, path: str | None = None) -> object:
@@ -177,20 +173,10 @@ def simulate(
     )
 
     tell = progress or (lambda done, total: None)
-
-    def watch(loop: Loop) -> None:
-        if loop.round:
-            tell(loop.round, rounds + 1)
-
-    parts, slices = [], engine.slices(runs)
-    for part in engine.over(partial(work.some, watch=watch) if engine.here else work.some, slices, device):
-        parts.append(part)
-        if not engine.here:
-            tell(len(parts) * (rounds + 1) // len(slices), rounds + 1)
-    mse, queried = (np.concatenate([getattr(part, name) for part in parts], 1) for name in ("mse", "queried"))
+    (ran,) = compute([work], engine, lambda _, done: done and tell(done, rounds + 1))
     names = tuple(s.name for s in chosen)
     seconds = time.perf_counter() - begin
-    return Result(problem.name, names, mse, queried, initial, batch_size, seconds, problem.task.error)
+    return Result(problem.name, names, ran.mse, ran.queried, initial, batch_size, seconds, problem.task.error)
 
 
 def tidy(
@@ -211,6 +197,5 @@ def tidy(
 
 
 def _interval(interval: Interval, word: str) -> dict[str, float | None]:
-    values = (interval.mean, interval.low, interval.high)
-    mean, low, high = (v if np.isfinite(v) else None for v in values)
-    return {word: mean, "low": low, "high": high}
+    values = {word: interval.mean, "low": interval.low, "high": interval.high}
+    return {name: value if np.isfinite(value) else None for name, value in values.items()}

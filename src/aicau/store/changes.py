@@ -22,7 +22,7 @@ from aicau.store.session import ABANDONED, PENDING, Session
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
 KINDS = (*NUMBERED, "exclude", "include")
 Answers = dict[tuple[int, int], dict[str, str]]  # of a proposed point (ask, position): states by target
-CHANGED = 2  # in the column `correct` of a tell that is none of a file
+CHANGED = 2  # in the column `correct` of a tell that is a change
 
 
 def changes(session: Session, *kinds: str) -> list[tuple[Row[Any], dict[str, Any]]]:
@@ -41,13 +41,17 @@ def void(session: Session) -> set[int]:
     return {number for row, detail in changes(session, "untell") for number in (row.reference, detail["tell"])}
 
 
+def _standing(session: Session, kind: str) -> list[dict[str, Any]]:
+    """What events of a kind say that were not taken back, oldest first."""
+    gone = void(session)
+    return [detail for row, detail in changes(session, kind) if row.reference not in gone]
+
+
 def answers(session: Session) -> Answers:
     """What was told of each proposed point, target by target; nothing where there is one target."""
     found: Answers = defaultdict(dict)
-    if len(session.targets) > 1:
-        gone = void(session)
-        told = (detail for row, detail in changes(session, "tell") if row.reference not in gone)
-        for ask, position, target, status in (one for detail in told for one in detail.get("answers", ())):
+    for detail in _standing(session, "tell") if len(session.targets) > 1 else ():
+        for ask, position, target, status in detail.get("answers", ()):
             found[ask, position][target] = status
     return found
 
@@ -55,13 +59,10 @@ def answers(session: Session) -> Answers:
 def renamed(session: Session) -> dict[str, str]:
     """Names of batches that are no longer used, and what each is called now."""
     found: dict[str, str] = {}
-    gone = void(session)
-    for row, detail in changes(session, "rename"):
-        if row.reference not in gone:
-            found = {old: detail["new"] if now == detail["old"] else now for old, now in found.items()}
-            found = {old: now for old, now in found.items() if old != now}
-            found[detail["old"]] = detail["new"]
-            found.pop(detail["new"], None)
+    for detail in _standing(session, "rename"):
+        found = {old: detail["new"] if now == detail["old"] else now for old, now in found.items()}
+        found = {old: now for old, now in found.items() if old != now} | {detail["old"]: detail["new"]}
+        found.pop(detail["new"], None)
     return found
 
 
@@ -78,7 +79,7 @@ def barred(session: Session, measured: Iterable[int]) -> dict[int, str]:
 
 
 def abandon(session: Session, candidates: dict[int, str], author: str) -> int:
-    """Pending proposals of these candidates are given up; all of them or none."""
+    """Give up the pending points of these candidates, all or none; returns how many points."""
     pending = set(session.candidates(PENDING))
     known = pending.union(session.candidates(ABANDONED))
     if unknown := [name for candidate, name in candidates.items() if candidate not in known]:
@@ -87,31 +88,28 @@ def abandon(session: Session, candidates: dict[int, str], author: str) -> int:
 
 
 def exclude(session: Session, candidates: dict[int, str], reason: str, author: str) -> tuple[int, int]:
-    """Candidates that are not proposed any more: how many, and how many pending points were given up with them."""
+    """Exclude candidates from proposals; returns how many, and how many pending points were given up with them."""
     already = barred(session, ())
     new = {c: name for c, name in candidates.items() if not already.get(c, "").startswith("excluded")}
     return len(new), _give_up(session, "exclude", new, author, reason=reason) if new else 0
 
 
 def _give_up(session: Session, kind: str, candidates: dict[int, str], author: str, **detail: Any) -> int:
-    """Pending points of these candidates will not be measured: how many there were."""
+    """Abandon the pending points of these candidates, and record it; returns how many points."""
     pending = [(row.ask, row.position) for row in session.proposals(status=PENDING) if row.candidate in candidates]
     session.move(pending, ABANDONED)
-    _event(session, kind, author, candidates, **detail, proposals=len(pending))
+    detail |= {"candidates": sorted(candidates), "ids": sorted(candidates.values()), "proposals": len(pending)}
+    session.event(kind, author, None, **detail)
     return len(pending)
 
 
-def _event(session: Session, kind: str, author: str, candidates: dict[int, str], **detail: Any) -> None:
-    names = {"candidates": sorted(candidates), "ids": sorted(candidates.values())}
-    session.event(kind, author, None, **names, **detail)
-
-
 def include(session: Session, candidates: dict[int, str], reason: str, author: str) -> int:
-    """Excluded or abandoned candidates that may be proposed again: all of them or none."""
+    """Let excluded or abandoned candidates be proposed again, all or none; returns how many."""
     already = barred(session, ())
     if free := [name for candidate, name in candidates.items() if candidate not in already]:
         raise InputError(f"{shown(free[0])} is neither excluded nor abandoned: it can be proposed; nothing was changed")
-    _event(session, "include", author, candidates, reason=reason)
+    names = {"candidates": sorted(candidates), "ids": sorted(candidates.values())}
+    session.event("include", author, None, reason=reason, **names)
     return len(candidates)
 
 
@@ -126,7 +124,7 @@ def suspects(session: Session) -> dict[int, tuple[float, int]]:
 
 
 def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
-    """Values that were pointed out and are right: how many."""
+    """Confirm values that were pointed out as unusual; returns how many."""
     far = suspects(session)
     rows = [row for row in session.measurements() if row.id in far and row.candidate in candidates]
     if usual := [candidates[candidate] for candidate in candidates.keys() - {row.candidate for row in rows}]:
@@ -136,36 +134,33 @@ def confirm(session: Session, candidates: dict[int, str], author: str) -> int:
 
 
 def rename(session: Session, old: str, new: str, author: str) -> int:
-    """Measurements of one batch get another name: new rows in the place of the old ones. Returns how many."""
+    """Give a batch another name: new rows replace its rows; returns how many."""
     rows = session.measurements()
     moved = [row for row in rows if (row.batch or "").strip() == old]
     names = sorted({row.batch.strip() for row in rows if row.batch is not None})
     if not moved:
-        near = next(iter(_alike(old, names) or get_close_matches(old, names, 1)), None)
+        near = identity.twin(old, names) or next(iter(get_close_matches(old, names, 1)), None)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(names[:8]) or 'none'}"
         raise InputError(f"no measurement is of a batch {old!r}; {hint}")
-    if new not in names and (others := [name for name in _alike(new, names) if name != old]):
-        raise InputError(
-            f"the batch {new!r} looks like {others[0]!r}; rename it to {others[0]!r} if they are one, or to a name"
-            " that differs by more; nothing was changed"
-        )
+    other = identity.twin(new, [name for name in names if name != old])
+    if other and new not in names:
+        words = f"rename it to {other!r} if they are one, or to a name that differs by more; nothing was changed"
+        raise InputError(f"the batch {new!r} looks like {other!r}; {words}")
     # Rows of the other name that say the same are the same: one plate was told under two names.
     there = [row for row in rows if (row.batch or "").strip() == new]
     again = [_again(row)._replace(batch=new) for row in moved]
     try:
         found = identity.known(again, there, Counter({row.waits: len(rows) * row.repeats for row in again}))
     except InputError:
-        raise InputError(
-            f"{old!r} and {new!r} both have a replicate of one number and candidate, with different values; correct"
-            " or take back one of them first; nothing was changed"
-        ) from None
+        words = "with different values; correct or take back one of them first; nothing was changed"
+        raise InputError(f"{old!r} and {new!r} both have a replicate of one number and candidate, {words}") from None
     tell = numbered(session, "rename", author, found.new, old=old, new=new, moved=len(moved))
     session.supersede([row.id for row in moved], tell)
     return len(moved)
 
 
 def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
-    """Take back what was told, corrected or renamed: rows gone, rows that count again, points pending again."""
+    """Take back a tell, correction or renaming; returns how many rows go, count again, and points are pending again."""
     told = [detail for row, detail in changes(session, "tell", "rename") if row.reference == tell]
     gone = void(session)
     if not told or tell in gone:
@@ -188,7 +183,7 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
 
 
 def _now(row: Any, rows: Sequence[Any], taken: dict[int, int]) -> Any:
-    """A row as it stands: what superseded it may have been taken back, and a copy of it counts again."""
+    """A row, or its copy that counts again because what superseded the row was taken back."""
     while row.superseded_by in taken:
         place = [one.id for one in rows if one.superseded_by == row.superseded_by].index(row.id)
         row = [one for one in rows if one.tell == taken[row.superseded_by]][place]
@@ -200,15 +195,11 @@ def _again(row: Any) -> Measurement:
 
 
 def numbered(session: Session, kind: str, author: str, rows: Sequence[Measurement], **detail: Any) -> int:
-    """A change takes the number of a tell, and its rows."""
+    """Record a change under the number of a tell, with the rows it writes."""
     tell = session.next_tell()
     session.add_rows(tell, f"{kind} {tell}", CHANGED, rows)
     session.event(kind, author, tell, **detail)
     return tell
-
-
-def _alike(name: str, known: Sequence[str]) -> list[str]:
-    return [other for other in known if identity.alike(other) == identity.alike(name)]
 
 
 @dataclass(frozen=True)

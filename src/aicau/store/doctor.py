@@ -1,4 +1,4 @@
-"""What must hold in every campaign: looked for, not repaired."""
+"""Checks of what must hold in every campaign; nothing is repaired."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ class Check:
 
 
 def examine(store: Store) -> list[Check]:
-    """Every check with the first problem it found, in order; one that cannot be made is a problem too."""
+    """All checks in order, each with the first problem it found; a check that fails is a problem, too."""
     found = []
     for check in (_file, _tables, _candidates, _asks, _tells, _events, _models):
         name = check.__name__.lstrip("_")

@@ -1,4 +1,4 @@
-"""Connections: which database a name means, how it is opened, and its faults in one sentence each.
+"""Connections: which database a name means, how it is opened, and its errors in one sentence each.
 
 Only SQLite opens an SQLite file. When any other descriptor of it is closed, POSIX drops all locks of the process, those
 of other threads included: two writers would then destroy the file.
@@ -19,7 +19,9 @@ from aicau.core.errors import AicauError, InputError, StoreError, secretive, sho
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
 
-FAULTS = {  # signs in a database's complaint, and what they mean
+FOREIGN = "file is not a database"
+FAULTS = {  # what a database error says, and what it means for a user
+    FOREIGN: "is not an SQLite file, or its beginning is damaged; name a campaign's file, or restore it from a copy",
     "is locked|is busy|lock timeout|QueuePool limit": "is in use by another program; try again when it has finished",
     "readonly|read-only|permission denied for": "cannot be written: for this user the file, the -wal and -shm files"
     " beside it, its folder or the server are read-only; ask the owner for the right to write",
@@ -45,22 +47,23 @@ def locate(name: str | Path) -> URL:
         if not words.strip() or "\x00" in words:
             raise InputError(f"a campaign lives in a file or at a postgresql:// address; got {words!r}")
         return URL.create("sqlite", database=words)
+    wrong = InputError(f"this is no address: {ADDRESS}")
     try:
         url = make_url(words)
     except (exc.ArgumentError, ValueError):
-        raise InputError(f"this is no address: {ADDRESS}") from None
+        raise wrong from None
     backend = url.get_backend_name()
     if backend == "sqlite" and url.database and url.database != ":memory:":
         return URL.create("sqlite", database=url.database)
-    if backend == "postgresql" and "@" in f"{url.host}{url.database}":  # the end of a password
-        raise InputError(f"this is no address: {ADDRESS}")
-    if backend == "postgresql":
-        return url.set(drivername="postgresql+psycopg")
-    raise InputError(f"a campaign lives in an SQLite file or a PostgreSQL database; got {backend!r}")
+    if backend != "postgresql":
+        raise InputError(f"a campaign lives in an SQLite file or a PostgreSQL database; got {backend!r}")
+    if "@" in f"{url.host}{url.database}":  # the end of a password
+        raise wrong
+    return url.set(drivername="postgresql+psycopg")
 
 
 def label(url: URL) -> str:
-    """How messages call it: the file, or the address without its password."""
+    """The name used in messages: the file, or the address without its password."""
     server = f"the database {url.database!r} on {url.host or url.query.get('host') or 'this machine'}"
     return without_password(str(url.database) if url.get_backend_name() == "sqlite" else server)
 
@@ -79,7 +82,7 @@ def _log(path: Path) -> Path:
 
 
 def connect(url: URL, wait: float = WAIT) -> Engine:
-    """An engine whose transactions say themselves whether they will write."""
+    """An engine whose transactions begin as readers or as writers."""
     if url.get_backend_name() == "postgresql":
         options = f"-c lock_timeout={int(wait * 1000)} -c client_min_messages=warning"
         # An engine hides the password after the user when it is printed, but not those among the parameters.
@@ -96,14 +99,11 @@ def connect(url: URL, wait: float = WAIT) -> Engine:
         # Who may only read must not make -wal and -shm: they would be that user's, and the owner could not write them.
         mode = "mode=ro&readonly_shm=1" if _log(path).exists() else "mode=ro&immutable=1"
         address = f"{path.as_uri()}?{'mode=rw' if writable(path) else mode}"
-        return sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
+        made = sqlite3.connect(address, uri=True, timeout=wait, isolation_level=None, check_same_thread=False)
+        made.execute("PRAGMA synchronous=FULL")
+        return made
 
     engine = create_engine(URL.create("sqlite", database=str(path)), creator=opened, poolclass=NullPool)
-
-    @event.listens_for(engine, "connect")
-    def _settings(connection: sqlite3.Connection, _: Any) -> None:
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
 
     @event.listens_for(engine, "begin")
     def _begin(connection: Connection) -> None:
@@ -129,7 +129,7 @@ def transaction(engine: Engine, where: str, writing: bool) -> Iterator[Connectio
 
 @contextmanager
 def _unchanged(engine: Engine, where: str) -> Iterator[None]:
-    """Who may only read a file without a log takes no lock: what was read while its owner wrote is thrown away."""
+    """A user who may only read a file without a log takes no lock: refuse what was read while its owner wrote."""
     path = Path(str(engine.url.database))
     if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists():
         yield
@@ -145,7 +145,7 @@ def _unchanged(engine: Engine, where: str) -> Iterator[None]:
 
 @contextmanager
 def explained(where: str) -> Iterator[None]:
-    """A database's complaint becomes one sentence that says what to do; what was begun is rolled back by then."""
+    """Turn a database error into one sentence that says what to do; the transaction is rolled back by then."""
     try:
         yield
     except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
@@ -155,15 +155,10 @@ def explained(where: str) -> Iterator[None]:
 
 
 def fault(where: str, error: Exception) -> AicauError:
-    """The sentence for one complaint."""
+    """Our error for one of a database."""
     cause = getattr(error, "orig", None) or error
     words = without_password(" ".join(str(cause).split()))
-    if "file is not a database" in words:
-        return InputError(
-            f"{where} is not an SQLite file, or its beginning is damaged; name the file of a campaign, or restore it"
-            " from a copy; nothing was changed"
-        )
     for signs, sentence in FAULTS.items():
         if re.search(signs, words):
-            return StoreError(f"{where} {sentence}; nothing was changed")
+            return (InputError if signs == FOREIGN else StoreError)(f"{where} {sentence}; nothing was changed")
     return StoreError(f"{where} could not be used ({type(cause).__name__}: {words[:200]}); nothing was changed")

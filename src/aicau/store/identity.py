@@ -9,7 +9,7 @@ value is new where a proposed point waits for it, and refused otherwise.
 import math
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -84,7 +84,7 @@ def _place(
     stored: list[Any],  # of the same id and batch
     loose: list[Any],  # of the same id, told before the campaign had batches
 ) -> list[Measurement]:
-    """Rows told before without a batch get it; gives the rows that are none of them."""
+    """Give stored rows without a batch the batch of equal new rows; returns the new rows that equal none."""
     known = Counter(map(_value, stored))
     pool = sorted(loose, key=lambda one: one.superseded_by is not None)  # current ones are taken first
     rest = []
@@ -106,23 +106,21 @@ def _place(
 
 def _compare(found: Compared, rows: list[Measurement], stored: list[Any]) -> None:
     """The rows of one id and batch."""
-    pool: dict[Any, list[Any]] = defaultdict(list)  # by value and number; current rows are taken first
-    for one in sorted(stored, key=lambda one: one.superseded_by is None):
-        pool[_value(one), one.replicate].append(one)
-    labels: dict[Any, set[int | None]] = defaultdict(set)
-    for value, number in pool:
-        labels[value].add(number)
+    # By value and number; current rows are taken first.
+    pool = _grouped(sorted(stored, key=lambda one: one.superseded_by is None), lambda one: (_value(one), one.replicate))
+    keyed = _grouped(list(pool), lambda key: key[0])  # keys of the pool by value
     taken: list[Any] = []
     count = sum(one.replicate is None for one in stored)
     for wild in (False, True):  # the same number first; then a row without a number is any row of its value
         left = []
         for row in rows:
             value = _value(row)
-            numbers: set[int | None] = {row.replicate}
-            if wild:
-                own = row.replicate is not None and row.replicate > count and by_chance(row)
-                numbers = labels[value] if row.replicate is None else set() if own else {None}
-            place = next((pool[value, number] for number in sorted(numbers, key=str) if pool[value, number]), None)
+            keys = [(value, row.replicate)]
+            if wild and row.replicate is None:
+                keys = sorted(keyed[value], key=str)
+            elif wild:
+                keys = [] if (row.replicate or 0) > count and by_chance(row) else [(value, None)]
+            place = next((pool[key] for key in keys if pool[key]), None)
             if place is None:
                 left.append(row)
             else:
@@ -134,7 +132,7 @@ def _compare(found: Compared, rows: list[Measurement], stored: list[Any]) -> Non
     nameless = [one for one in rest if one.replicate is None and one.status != FAILED]
     current = [one for one in stored if one.superseded_by is None]
     number = 1 + max([len(current), *(one.replicate or 0 for one in current)])
-    numbered = _numbered(rest)
+    numbered = _grouped(rest, attrgetter("replicate"))
     for row in rows:
         others = rest if row.replicate is None else numbered[row.replicate]
         if row.replicate is not None and not others and row.replicate <= len(nameless):
@@ -158,8 +156,9 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
     for key, some in _groups(rows).items():
         some = _once(some)
         whole = any(row.replicate is None for row in some)  # then all numbers of the id and batch give way
-        there = _numbered(groups.get(key, []), whole)
-        for number, told in _numbered(some, whole).items():
+        by = (lambda row: None) if whole else attrgetter("replicate")
+        there = _grouped(groups.get(key, []), by)
+        for number, told in _grouped(some, by).items():
             old = there[number]
             if not old:
                 raise InputError(
@@ -175,23 +174,20 @@ def correction(rows: Sequence[Measurement], current: Iterable[Any]) -> Compared:
     return found
 
 
-def _numbered(rows: Iterable[Any], whole: bool = False) -> dict[int | None, list[Any]]:
-    """By replicate number; all together where the whole is meant."""
-    found: dict[int | None, list[Any]] = defaultdict(list)
-    for row in rows:
-        found[None if whole else row.replicate].append(row)
-    return found
-
-
 def by_chance(row: Measurement) -> bool:
     """Whether another measurement may well have the same value: labels, whole numbers, failed wells."""
     return row.value is None or row.value % 1 == 0
 
 
 def _groups(rows: Iterable[Any]) -> dict[tuple[int, str, str], list[Any]]:
-    found: dict[tuple[int, str, str], list[Any]] = defaultdict(list)
+    """By candidate, batch and target."""
+    return _grouped(rows, lambda row: (row.candidate, (row.batch or "").strip(), row.target))
+
+
+def _grouped(rows: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    found = defaultdict[Any, list[Any]](list)
     for row in rows:
-        found[row.candidate, (row.batch or "").strip(), row.target].append(row)
+        found[key(row)].append(row)
     return found
 
 
@@ -244,10 +240,8 @@ def check_names(
             continue
         there.add(name)
         if kind == "label" and len(there) > MOST_CLASSES:
-            raise InputError(
-                f"row {row.line}: this is class number {len(there)}, and there can be {MOST_CLASSES};"
-                " is the target one of a few classes?"
-            )
+            words = f"class number {len(there)}, and there can be {MOST_CLASSES}; is the target one of a few classes?"
+            raise InputError(f"row {row.line}: this is {words}")
         other = name if name in distinct else renamed.get(name) or seen.setdefault(alike(name), name)
         if other != name:
             words = "was renamed to" if name in renamed else "looks like"
@@ -257,8 +251,13 @@ def check_names(
             )
 
 
+def twin(name: str, names: Iterable[str]) -> str | None:
+    """The first of some names that looks like this one."""
+    return next((other for other in names if alike(other) == alike(name)), None)
+
+
 def alike(name: str) -> float | str:
-    """The same for names that look alike: `P1` and `p 1`, `1` and `1.0`."""
+    """A key that is equal for names that look alike: `P1` and `p 1`, `1` and `1.0`."""
     text = folded(name)
     try:
         return float(text) if "_" not in text and math.isfinite(float(text)) else text
@@ -267,6 +266,6 @@ def alike(name: str) -> float | str:
 
 
 def folded(name: str) -> str:
-    """Without case, blanks, marks that nobody sees, and ways to encode a letter."""
+    """The name without case, blanks and invisible characters, in one Unicode form."""
     words = "".join(unicodedata.normalize("NFKC", name).casefold().split())
     return "".join(letter for letter in words if unicodedata.category(letter) != "Cf")

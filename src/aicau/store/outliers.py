@@ -15,6 +15,7 @@ from aicau.store.identity import Measurement
 from aicau.store.session import numbers_of
 
 FAR = 8.0  # robust standard deviations from all values, from replicates and from the prediction
+MOST = 5  # suspects that are named
 FEWEST = 8  # values, or differences between replicates, that say what is usual
 
 
@@ -45,33 +46,30 @@ def find(new: Sequence[Measurement], told: Iterable[Any], proposals: Iterable[An
     middles = [(some, median(some)) for some in together.values() if len(some) > 1]
     away = [abs(value - middle) for some, middle in middles for value in some]
     scatter = 2.0 * median(away) if len(away) >= FEWEST else 0.0  # of one measurement, by its replicates
-    predicted, found = _predicted(proposals, target), []
+    predicted, centre, found = _predicted(proposals, target), median(values), []
     for place, row in enumerate(new):
         if row.value is None or row.target != target:
             continue
-        if any(abs(scale(row.value) - middle) <= FAR * spread for scale, middle, spread in scales):
-            continue
-        expected = median(values)
-        others = list(together[row.candidate])
+        near = [abs(scale(row.value) - middle) <= FAR * spread for scale, middle, spread in scales]
+        expected, others = centre, list(together[row.candidate])
         others.remove(row.value)
         if others:
             expected = median(others)
-            if scatter and abs(row.value - expected) <= FAR * scatter:
-                continue
+            near.append(scatter > 0 and abs(row.value - expected) <= FAR * scatter)
         if row.candidate in predicted:
             expected, deviation = predicted[row.candidate]
-            if abs(row.value - expected) <= FAR * deviation:
-                continue
-        what = f"{target} {row.value:.6g}" if target else f"{row.value:.6g}"
-        words = f"row {row.line}: {what} is far from what is known (about {expected:.3g}); it is stored;"
-        found.append(Suspect(place, expected, f"{words} is it a slip? replace it with --correct"))
+            near.append(abs(row.value - expected) <= FAR * deviation)
+        if not any(near):
+            what = f"{target} {row.value:.6g}" if target else f"{row.value:.6g}"
+            words = f"row {row.line}: {what} is far from what is known (about {expected:.3g}); it is stored;"
+            found.append(Suspect(place, expected, f"{words} is it a slip? replace it with --correct"))
     return found
 
 
-def sentences(suspects: Sequence[Suspect], most: int = 5) -> list[str]:
+def sentences(suspects: Sequence[Suspect]) -> list[str]:
     """What to say of them; not more than a person reads."""
-    words = [one.sentence for one in suspects[:most]]
-    return words + ([f"{len(suspects) - most} more values are far from what is known"] if len(suspects) > most else [])
+    words = [one.sentence for one in suspects[:MOST]]
+    return words + ([f"{len(suspects) - MOST} more values are far from what is known"] if len(suspects) > MOST else [])
 
 
 def _predicted(proposals: Iterable[Any], target: str) -> dict[int, tuple[float, float]]:

@@ -1,16 +1,15 @@
-"""The tables of a campaign, and the append-only list of steps that leads to them.
+"""The tables of a campaign, and the append-only list of migrations that leads to them.
 
-| table | one row is |
+| table | a row is |
 |---|---|
 | `meta` | a setting of the file itself: format, version, settings (JSON) |
 | `chunks` | some thousand candidates: their ids and their columns as Arrow bytes |
-| `asks`, `proposals` | one request for a batch, and the points it got: pending, completed, failed or abandoned |
-| `tells`, `measurements` | one file that came back, and its rows: never overwritten, only superseded |
-| `events` | one thing that happened, with time and author; changes of a campaign are replayed from here on reading |
-| `models` | the fitted model behind the batches of a round: safetensors (nothing once it was dropped) and JSON |
+| `asks`, `proposals` | a request for a batch, and its points: pending, completed, failed or abandoned |
+| `tells`, `measurements` | a file of results, and its rows: never overwritten, only superseded |
+| `events` | something that happened, with time and author; changes of a campaign are replayed from here |
+| `models` | the fitted model of a round: safetensors (empty after it was dropped) and JSON |
 
-Numbers of rows are given out by the writer that holds the lock, one after another, so that the same history has the
-same numbers on every database.
+Row numbers are given out one after another by the writer that holds the lock, so they are the same on every database.
 """
 
 from typing import Any
@@ -18,69 +17,37 @@ from typing import Any
 from sqlalchemy import Column, Double, Index, Integer, LargeBinary, MetaData, Table, Text
 
 FORMAT = "aicau campaign"
+KINDS = {"int": Integer, "text": Text, "float": Double, "bytes": LargeBinary}
 
 metadata = MetaData()
 
 
-def _key(name: str) -> Column[int]:
-    return Column(name, Integer, primary_key=True, autoincrement=False)
+def _table(name: str, columns: str) -> Table:
+    """A table by its columns: name, kind and marks of each (`key`, `unique`, `?`: optional, `''`: the default)."""
+    made: list[Column[Any]] = []
+    for own, kind, *marks in map(str.split, columns.split(",")):
+        how: dict[str, Any] = {"primary_key": "key" in marks, "unique": "unique" in marks or None}
+        how |= {"nullable": "?" in marks, "server_default": "" if "''" in marks else None}
+        made.append(Column(own, KINDS[kind], autoincrement=False, **how))
+    return Table(name, metadata, *made)
 
 
-def _given(kind: Any, *names: str) -> list[Column[Any]]:
-    """Columns that every row fills."""
-    return [Column(name, kind, nullable=False) for name in names]
-
-
-def _table(name: str, *columns: Column[Any]) -> Table:
-    return Table(name, metadata, *columns)
-
-
-meta = _table("meta", Column("key", Text, primary_key=True), *_given(Text, "value"))
-chunks = _table(
-    "chunks", _key("number"), *_given(Integer, "size"), *_given(Text, "digest"), *_given(LargeBinary, "ids", "features")
-)
-asks = _table(
-    "asks",
-    _key("id"),
-    Column("request", Text, unique=True),
-    *_given(Integer, "round", "basis", "size"),
-    *_given(Text, "strategy"),
-)
+meta = _table("meta", "key text key, value text")
+chunks = _table("chunks", "number int key, size int, digest text, ids bytes, features bytes")
+asks = _table("asks", "id int key, request text unique ?, round int, basis int, size int, strategy text")
 proposals = _table(
-    "proposals",
-    _key("ask"),
-    _key("position"),
-    *_given(Integer, "candidate", "replicate"),
-    *_given(Text, "status", "why", "numbers"),
+    "proposals", "ask int key, position int key, candidate int, replicate int, status text, why text, numbers text"
 )
-tells = _table("tells", _key("id"), *_given(Text, "digest"), *_given(Integer, "rows", "correct"))
+tells = _table("tells", "id int key, digest text, rows int, correct int")
 measurements = _table(
     "measurements",
-    _key("id"),
-    *_given(Integer, "tell", "candidate"),
-    *_given(Text, "status"),
-    *(Column(name, Double) for name in ("value", "sem")),
-    *_given(Integer, "repeats"),
-    Column("batch", Text),
-    *(Column(name, Integer) for name in ("replicate", "superseded_by")),
-    Column("label", Text),  # in place of a value where classes are measured
-    Column("target", Text, nullable=False, server_default=""),  # which, in a campaign with several
+    "id int key, tell int, candidate int, status text, value float ?, sem float ?, repeats int, batch text ?,"
+    # A label stands in place of a value where classes are measured; the target is named where there are several.
+    " replicate int ?, superseded_by int ?, label text ?, target text ''",
 )
-events = _table(
-    "events",
-    _key("id"),
-    *_given(Text, "time", "author", "kind"),
-    Column("reference", Integer),
-    *_given(Text, "detail"),
-)
-models = _table(
-    "models",
-    _key("basis"),
-    *_given(Integer, "round"),
-    *_given(LargeBinary, "tensors"),
-    *_given(Text, "info"),
-    Column("digest", Text),  # of tensors and info; none in models that earlier versions kept
-)
+events = _table("events", "id int key, time text, author text, kind text, reference int ?, detail text")
+# The digest is that of tensors and info; models that earlier versions kept have none.
+models = _table("models", "basis int key, round int, tensors bytes, info text, digest text ?")
 Index("proposals_by_status", proposals.c.status)
 Index("tells_by_digest", tells.c.digest)
 Index("events_by_kind", events.c.kind)
@@ -96,5 +63,5 @@ MIGRATIONS = [
 
 
 def version() -> int:
-    """Of the tables above."""
+    """The version of the tables above."""
     return 1 + len(MIGRATIONS)

@@ -1,6 +1,6 @@
-"""What can be asked of and written to a campaign's tables inside one transaction.
+"""Queries and writes of a campaign's tables inside one transaction.
 
-A fitted model is kept with a hash, dropped when room is needed, and never trusted blindly.
+A kept model has a hash, and is not used if it does not fit; its tensors may be dropped to save room.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def model_digest(tensors: bytes, info: str) -> str:
 
 @dataclass(frozen=True)
 class Session:
-    """The verbs of one transaction. It ends with the `with` that gave it."""
+    """One transaction, which ends with the `with` that began it."""
 
     connection: Connection
     settings: dict[str, Any] = field(default_factory=dict)  # as they are now
@@ -48,11 +48,11 @@ class Session:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """What measurements are of: the names of several targets; of one it is not kept."""
+        """The targets that measurements name: those of a campaign with several; "" where there is one."""
         return tuple(dict(self.settings.get("targets", ()))) or ("",)
 
     def of(self, target: str) -> "Session":
-        """The same moment, looked at as if it had one target only."""
+        """The same transaction, restricted to one of several targets."""
         return replace(self, settings=only(self.settings, target), target=target) if len(self.targets) > 1 else self
 
     def insert(self, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -79,7 +79,7 @@ class Session:
             self.insert(meta, [(key, value)])
 
     def add_chunks(self, pieces: Iterable[Any]) -> None:
-        """Candidates behind those that are there."""
+        """Append candidates."""
         for number, piece in enumerate(pieces, len(self.sizes())):
             self.insert(chunks, [(number, piece.count, piece.digest, piece.ids, piece.features)])
 
@@ -114,7 +114,7 @@ class Session:
     def add_ask(
         self, rows: Sequence[Any], request: str | None, round: int, basis: int, strategy: str, author: str, **more: Any
     ) -> int:
-        """Its number; a row is candidate, replicate, why, numbers as JSON."""
+        """Store an ask, whose rows are candidate, replicate, why, numbers as JSON; returns its number."""
         ask = self.number(asks.c.id) + 1
         self.insert(asks, [(ask, request, round, basis, len(rows), strategy)])
         self.insert(proposals, [(ask, at, row[0], row[1], PENDING, *row[2:]) for at, row in enumerate(rows)])
@@ -134,18 +134,16 @@ class Session:
         return self.number(tells.c.id) + 1
 
     def add_rows(self, tell: int, digest: str, correct: int, rows: Sequence[Measurement]) -> int:
-        """A tell and its measurements; gives the number of the first."""
+        """Store a tell and its measurements; returns the number of the first."""
         first = self.number(measurements.c.id) + 1
         self.insert(tells, [(tell, digest, len(rows), correct)])
-        kept = [
-            (at, tell, r.candidate, r.status, r.value, r.sem, r.repeats, r.batch, r.replicate, None, r.label, r.target)
-            for at, r in enumerate(rows, first)
-        ]
+        places = enumerate(rows, first)  # row[1:6]: value, sem, repeats, batch, replicate
+        kept = [(at, tell, r.candidate, r.status, *r[1:6], None, r.label, r.target) for at, r in places]
         self.insert(measurements, kept)
         return first
 
     def supersede(self, numbers: Sequence[int], tell: int) -> None:
-        """Measurements give way to a tell."""
+        """Mark measurements as superseded by a tell."""
         if numbers:
             statement = update(measurements).where(measurements.c.id == bindparam("one")).values(superseded_by=tell)
             self.connection.execute(statement, [{"one": number} for number in sorted(numbers)])
@@ -164,7 +162,7 @@ class Session:
     # Models
 
     def model(self, basis: int) -> Row[Any] | None:
-        """None where none was kept, its tensors were dropped, or it is not what was kept."""
+        """The kept model; None if there is none, its tensors were dropped, or it is damaged."""
         if (row := self._model(basis)) is None or not row.tensors:
             return None
         return row if not self.target else _part(row, self.target)
@@ -191,7 +189,7 @@ class Session:
         return [(row.basis, row.round, row.info) for row in rows if row is not None]
 
     def model_figures(self) -> list[tuple[int, int, dict[str, Any]]]:
-        """(basis, round, what a report says of it) of every model that was fitted and can be read, without tensors."""
+        """(basis, round, figures for reports) of every model that was fitted and can be read, without tensors."""
         found = []
         for basis, round, _ in self.model_rounds():
             try:
@@ -203,7 +201,7 @@ class Session:
         return found
 
     def add_model(self, basis: int, round: int, tensors: bytes, info: str) -> None:
-        """Kept once: the model of a history is a function of it. One of another format is replaced."""
+        """Keep a model, unless one of the same format is kept: a model depends on the history only."""
         kept = self.model(basis)
         if kept is None or json.loads(kept.info).get("format") != json.loads(info).get("format"):
             if self.target:
@@ -212,7 +210,7 @@ class Session:
             self.insert(models, [(basis, round, tensors, info, model_digest(tensors, info))])
 
     def drop_models(self, keep: Collection[int]) -> tuple[int, int]:
-        """All but these lose their tensors, and those that cannot be read go: how many, and how many bytes."""
+        """Drop damaged models, and the tensors of all but `keep`; returns how many, and their bytes."""
         dropped = []
         for basis, _, size in self.model_rounds():
             if (row := self._model(basis)) is None:
@@ -227,7 +225,7 @@ class Session:
 
 
 def _part(row: Row[Any], target: str) -> Any:
-    """The model of one of several targets; None where it was not fitted."""
+    """The model of one of several targets; None if it was not fitted."""
     info = json.loads(row.info)["targets"].get(target)
     names = ((name.rpartition(TAB), part) for name, part in load(bytes(row.tensors)).items())
     own = {name: part for (whose, _, name), part in names if whose == target}
@@ -235,7 +233,7 @@ def _part(row: Row[Any], target: str) -> Any:
 
 
 def _beside(row: Row[Any] | None, target: str, tensors: bytes, info: str) -> tuple[bytes, str]:
-    """A model beside those of other targets that were kept after the same tells."""
+    """Tensors and info of a model, joined with those of other targets after the same tells."""
     parts = {f"{target}{TAB}{name}": part for name, part in load(tensors).items()}
     infos = {target: json.loads(info)}
     if row is not None and row.tensors:

@@ -1,4 +1,4 @@
-"""Where a campaign lives: made whole or not at all, opened only when it can be understood."""
+"""Making and opening the database of a campaign. It is made whole or not at all."""
 
 import hashlib
 import json
@@ -48,9 +48,8 @@ class Store:
     engine: Engine = field(repr=False)
     where: str
     settings: dict[str, Any] = field(repr=False)
-
     seen: dict[str, int] = field(default_factory=dict, repr=False)  # the last change that `settings` hold
-    target: str = ""  # the one that is looked at, of several
+    target: str = ""  # the only one that is read, of several
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -62,9 +61,7 @@ class Store:
     def writing(self, model: bool = False) -> Iterator[Session]:
         """The only writer, until the block ends; an error inside leaves everything as it was."""
         if self.target and not model:
-            raise InputError(
-                f"{self.target!r} is one of several targets, and is only looked at; use the whole campaign"
-            )
+            raise InputError(f"{self.target!r} is one of several targets and is only read; use the whole campaign")
         with transaction(self.engine, self.where, writing=True) as connection:
             yield self._session(connection)
 
@@ -80,7 +77,7 @@ class Store:
         return session
 
     def of(self, target: str) -> "Store":
-        """The same database, looked at as if it had one target only."""
+        """The same database, restricted to one of several targets."""
         return replace(self, settings=only(self.settings, target), seen=dict(self.seen), target=target)
 
     @property
@@ -100,9 +97,7 @@ class Store:
                 with explained(self.where), closing(self.engine.raw_connection()) as connection:
                     connection.cursor().execute("VACUUM")
             except AicauError as error:
-                raise StoreError(
-                    f"{dropped} old models were dropped, but the file is as large as before: {error}"
-                ) from error
+                raise StoreError(f"{dropped} old models were dropped, but the file did not shrink: {error}") from error
         return dropped, freed
 
     def close(self) -> None:
@@ -111,8 +106,8 @@ class Store:
 
 @contextmanager
 def making(path: Path) -> Iterator[int]:
-    """The folder, locked together with all others that make a campaign in it. The lock ends with the process, so who
-    finds no other removes what a killed process left of this name."""
+    """The folder with a shared lock, which ends with the process. If no other process makes a campaign there, remove
+    what a killed one left of this name."""
     import fcntl
 
     folder = os.open(path.absolute().parent, os.O_RDONLY)
@@ -161,14 +156,10 @@ def create_store(name: str | Path, settings: dict[str, Any], pool: Iterable[Chun
 def restore_store(name: str | Path, fill: Callable[[Session], None]) -> Store:
     """A new database that holds what `fill` puts into it, whole or not at all."""
     url = locate(name)
-    if url.get_backend_name() != "sqlite":
-        engine = connect(url)
-        try:
-            _fill(engine, label(url), fill)
-        finally:
-            engine.dispose()
-        return open_store(name)
     path, where = Path(str(url.database)), label(url)
+    if url.get_backend_name() != "sqlite":
+        _fill(url, where, fill)
+        return open_store(name)
     if not path.parent.is_dir():
         raise InputError(f"cannot make {where}: its folder does not exist; make the folder first")
     partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
@@ -180,9 +171,7 @@ def restore_store(name: str | Path, fill: Callable[[Session], None]) -> Store:
                 partial.touch(exist_ok=False)
                 with explained(where), closing(sqlite3.connect(partial)) as connection:
                     connection.execute("PRAGMA journal_mode=WAL")  # kept in the file
-                engine = connect(URL.create("sqlite", database=str(partial)))
-                _fill(engine, where, fill)
-                engine.dispose()  # the last connection moves the log into the file and syncs it
+                _fill(URL.create("sqlite", database=str(partial)), where, fill)
                 give_name(partial, path)
                 os.fsync(folder)
             finally:
@@ -195,10 +184,11 @@ def restore_store(name: str | Path, fill: Callable[[Session], None]) -> Store:
     return open_store(name)
 
 
-def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
-    with explained(where), engine.connect() as connection:
-        connection = connection.execution_options(writing=True)
-        with connection.begin():
+def _fill(url: URL, where: str, fill: Callable[[Session], None]) -> None:
+    """All tables and what `fill` puts into them, in one transaction."""
+    engine = connect(url)
+    try:
+        with explained(where), engine.execution_options(writing=True).begin() as connection:
             if engine.dialect.name == "postgresql":  # two stations that create at once: one waits and is refused
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(4716067)")
             if inspect(connection).has_table("meta"):
@@ -208,10 +198,12 @@ def _fill(engine: Engine, where: str, fill: Callable[[Session], None]) -> None:
             session.set_meta("format", FORMAT)
             session.set_meta("version", str(version()))
             fill(session)
+    finally:
+        engine.dispose()  # the last connection to an SQLite file moves the log into the file and syncs it
 
 
 def open_store(name: str | Path, wait: float = WAIT) -> Store:
-    """An existing campaign; older versions are brought up to date, anything else is refused and left alone."""
+    """An existing campaign; one of an older version is migrated, anything else is refused and left as it is."""
     url = locate(name)
     where = label(url)
     if url.get_backend_name() == "sqlite":
@@ -238,7 +230,7 @@ def open_store(name: str | Path, wait: float = WAIT) -> Store:
 
 
 def _look(path: Path, where: str) -> None:
-    """What can be said of a file without opening it."""
+    """Refuse what cannot be a campaign, without opening it."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""One file of results goes into a campaign: what is new of it, what it answers, and what may not be meant so."""
+"""Storing a table of results: its new rows, the proposed points that they answer, and warnings."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -41,7 +41,7 @@ def add_tell(
     source: str | None = None,
     distinct: Collection[str] = (),  # names that are new ones, though they look like known ones
 ) -> Told:
-    """What is new of a file (`aicau.store.identity`); the same rows again change nothing."""
+    """Store the new rows of a file (see `aicau.store.identity`); the same rows again change nothing."""
     asked, answered = session.proposals(status=PENDING), answers(session)
     waiting = Counter(
         (row.candidate, target)
@@ -71,25 +71,25 @@ def add_tell(
     suspects = [one for target in session.targets for one in outliers.find(found.new, current, asked, target)]
     first = session.add_rows(tell, digest, int(correct), found.new)
     now = _settle(asked, found, answered, session.targets)
-    whole = {key: (answered.get(key, {}) | own).values() for key, own in now.items()}
-    done = [key for key, states in whole.items() if len(states) == len(session.targets)]
-    completed = [key for key in done if COMPLETED in whole[key]]
-    failed = [key for key in done if COMPLETED not in whole[key]]
-    session.move(completed, COMPLETED)
-    session.move(failed, FAILED)
+    done: dict[tuple[int, int], str] = {}  # points that have an answer for every target
+    for key, own in now.items():
+        if len(states := answered.get(key, {}) | own) == len(session.targets):
+            done[key] = COMPLETED if COMPLETED in states.values() else FAILED
+    for state in (COMPLETED, FAILED):
+        session.move([key for key, new in done.items() if new == state], state)
+    ended = Counter(done.values())
     placed = [] if correct else found.replaced
     new = len(found.new) - len(placed)
-    strange = sum(row.waits not in waiting for row in found.new)
+    strange = 0 if correct else sum(row.waits not in waiting for row in found.new)
     strange -= sum((row.candidate, row.target) not in waiting for row in placed)
-    points: dict[str, Any] = {"completed": len(completed), "failed": len(failed), "pending": len(asked) - len(done)}
-    points |= {"superseded": len(found.replaced), "unrequested": 0 if correct else strange, "placed": len(placed)}
     said = (*warnings, *outliers.sentences(suspects))
-    told = Told(tell, len(rows), new, len(rows) - new, **points, warnings=said)
+    counts = ended[COMPLETED], ended[FAILED], strange, len(found.replaced), len(placed), len(asked) - len(done)
+    told = Told(tell, len(rows), new, len(rows) - new, *counts, warnings=said)
     detail: dict[str, Any] = {name: getattr(told, name) for name in ("completed", "failed", "superseded")}
     if len(session.targets) > 1:  # pending again when the tell is taken back
         detail["answers"] = [[*key, target, state] for key, own in now.items() for target, state in own.items()]
     elif done:
-        detail["answered"] = [*completed, *failed]
+        detail["answered"] = list(done)
     if suspects:  # listed until they are corrected
         detail["suspects"] = [[first + one.place, one.expected] for one in suspects]
     session.event("tell", author, tell, source=source, rows=len(found.new), **detail)
@@ -97,7 +97,7 @@ def add_tell(
 
 
 def _beside(session: Session, rows: Sequence[Measurement], gone: Collection[int]) -> Sequence[Row[Any]]:
-    """All that was told for the batches and about the candidates of these rows, and not taken back."""
+    """Stored rows of the same batches and candidates, without those that were taken back."""
     numbers = [row.candidate for row in rows]
     batches = {row.batch for row in rows} - {None}
     query = select(measurements).order_by(measurements.c.id)
@@ -108,7 +108,7 @@ def _beside(session: Session, rows: Sequence[Measurement], gone: Collection[int]
 
 
 def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Counter[tuple[int, str]]) -> list[str]:
-    """What was left out and may not be meant so."""
+    """Warnings about rows that were not stored."""
     words = []
     if old := sum(row.superseded_by is not None for row in found.matched):
         words.append(f"{old} of the known rows {'was' if old == 1 else 'were'} corrected since; corrections stay")

@@ -37,7 +37,7 @@ RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" 
 
 
 def describe(sheet: Table, id: str, ignore: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """How each column but the id is encoded: what `encode` needs, as plain JSON."""
+    """How `encode` is to encode each column but the id, as plain JSON."""
     first = next(sheet.parts())
     for name in ignore:
         first.array(name)
@@ -57,9 +57,14 @@ def describe(sheet: Table, id: str, ignore: Sequence[str] = ()) -> list[dict[str
     return columns
 
 
+def _width(column: dict[str, Any]) -> int:
+    """How many features a column becomes."""
+    return 0 if column["kind"] == "ignored" else len(column.get("levels", [0]))
+
+
 def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> None:
-    """So many rows of the features that these columns make must be possible."""
-    width = sum(len(c.get("levels", [0])) for c in columns if c["kind"] != "ignored")
+    """Refuse a table whose encoded copy would need too much memory."""
+    width = sum(map(_width, columns))
     if width * rows > MOST_NUMBERS:
         raise InputError(
             f"{name}: {rows:,} rows of {width:,} features are too many for a copy; leave columns out, or keep them in a"
@@ -68,7 +73,7 @@ def check_width(name: str, rows: int, columns: Sequence[dict[str, Any]]) -> None
 
 
 def extended(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The columns as they are after more candidates: new levels stand behind the known ones, the rest is kept."""
+    """The columns with the new levels of more candidates behind the known ones."""
     found = []
     for column in columns:
         if column["kind"] == "category":
@@ -81,12 +86,13 @@ def extended(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 def summary(columns: Sequence[dict[str, Any]]) -> str:
     """What was understood of the columns: "4 numbers, 1 category with 3 levels, 1 ignored"."""
-    parts = []
+    parts = [
+        f"category {c['name']!r} with {len(c['levels'])} level{'s' * (len(c['levels']) > 1)} ({_some(c['levels'])})"
+        for c in columns
+        if c["kind"] == "category"
+    ]
     if numbers := [c["name"] for c in columns if c["kind"] == "number"]:
-        parts.append(f"{len(numbers)} {'number' if len(numbers) == 1 else 'numbers'} ({_some(numbers)})")
-    for column in (c for c in columns if c["kind"] == "category"):
-        count = f"{len(column['levels'])} level" + "s" * (len(column["levels"]) > 1)
-        parts.append(f"category {column['name']!r} with {count} ({_some(column['levels'])})")
+        parts.insert(0, f"{len(numbers)} number{'s' * (len(numbers) > 1)} ({_some(numbers)})")
     if ignored := [c["name"] for c in columns if c["kind"] == "ignored"]:
         parts.append(f"{len(ignored)} ignored ({_some(ignored)})")
     return ", ".join(parts)
@@ -97,7 +103,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
-    """Columns that were read as categories and may not be meant so."""
+    """Warnings about columns that were read as categories and may be something else."""
     words = []
     for column in columns:
         levels, name = column.get("levels", ()), column["name"]
@@ -140,7 +146,7 @@ def ids_of(chunk: bytes, settings: dict[str, Any]) -> pa.ChunkedArray:
 
 
 def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
-    """What `encode` needs of each column, by two passes over the rows."""
+    """Add to each column what `encode` needs, in two passes over the rows."""
     counts = {c["name"]: Counter[str]() for c in columns if c["kind"] == "category"}
     sizes = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
     for part in sheet.parts():
@@ -157,7 +163,13 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
             own.add(part.numbers(name))
     for column in columns:
         name = column["name"]
-        column |= sums[name].about(sheet.name, name) if name in sums else _levels(counts[name], sheet.rows)
+        if name in sums:
+            column |= sums[name].about(sheet.name, name)
+            continue
+        levels = sorted(counts[name])
+        share = np.array([counts[name][level] for level in levels]) / sheet.rows
+        scale = float(np.sqrt((share * (1 - share)).sum()))
+        column |= {"levels": levels, "shift": share.tolist(), "scale": scale if scale > 0 else 1.0}
 
 
 class Sums:
@@ -188,23 +200,14 @@ class Sums:
         return {"shift": shift, "scale": scale if scale > 1e-12 * abs(shift) else 1.0}
 
 
-def _levels(found: Counter[str], rows: int) -> dict[str, Any]:
-    levels = sorted(found)
-    share = np.array([found[level] for level in levels]) / rows
-    scale = float(np.sqrt((share * (1 - share)).sum()))
-    return {"levels": levels, "shift": [float(p) for p in share], "scale": scale if scale > 0 else 1.0}
-
-
 def _check_levels(sheet: Table, name: str, count: int) -> None:
     if count > MOST_LEVELS:
-        raise InputError(
-            f"{sheet.name}, column {name!r} holds {count:,} different texts, too many for a category"
-            f" (at most {MOST_LEVELS}); leave it out with --ignore {name}"
-        )
+        words = f"{count:,} different texts, and a category has at most {MOST_LEVELS}; leave it out: --ignore {name}"
+        raise InputError(f"{sheet.name}, column {name!r} holds {words}")
 
 
 def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Schema | None = None) -> Iterator[Chunk]:
-    """The candidates as chunks; ids are checked before the first one leaves. With the schema of others, as theirs."""
+    """The candidates as chunks, with column types as in `schema`. All ids are checked before the first chunk leaves."""
     ids, table = distinct_ids(sheet, id).combine_chunks(), _columns(sheet, columns)
     try:
         table = table if schema is None else table.cast(schema.remove_metadata())
@@ -227,7 +230,7 @@ def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
 
 
 def _columns(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> pa.Table:
-    """The columns as they are kept; those that are no features in a form that every kind of file can hold."""
+    """The columns as they are kept: numbers, texts, and ignored columns in a form that every kind of file can hold."""
     found: dict[str, pa.Array] = {}
     for name, kind in ((column["name"], column["kind"]) for column in columns):
         if kind != "ignored":
@@ -243,7 +246,7 @@ def _columns(sheet: Sheet, columns: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[Chunk]:
-    """The candidates as chunks; of those that stay in their files as chunks that say where they are."""
+    """The candidates as chunks; for candidates that stay in their files a chunk says where its rows are."""
     if isinstance(sheet, Sheet):
         yield from cut(sheet, id, columns)
         return
@@ -254,10 +257,8 @@ def kept(sheet: Table, id: str, columns: Sequence[dict[str, Any]]) -> Iterator[C
         places = [json.dumps(files[path] | {"group": group, "columns": own}).encode() for own in kinds]
         for place, known in zip(places, (pa.table({"id": part.texts(id)}), _columns(part, columns)), strict=True):
             if not unpack(place).equals(known):
-                raise InputError(
-                    f"{part.name}: candidates can stay in their file where numbers are kept as numbers and text"
-                    " has no blanks around it; write the file again, or leave --in-place out"
-                )
+                words = "candidates can stay in their file only if numbers are numbers, and text has no blanks around"
+                raise InputError(f"{part.name}: {words}; write the file again, or leave --in-place out")
         yield Chunk(rows, *places)
 
 
@@ -285,13 +286,12 @@ def all_ids(parts: Iterable[bytes]) -> pa.Array:
 def encode(table: pa.Table, columns: Sequence[dict[str, Any]]) -> NDArray[np.float32]:  # (rows, width)
     """Standardised features of some candidates."""
     columns = [column for column in columns if column["kind"] != "ignored"]
-    found, at = np.empty((table.num_rows, sum(len(c.get("levels", [0])) for c in columns)), np.float32), 0
+    found, at = np.empty((table.num_rows, sum(map(_width, columns))), np.float32), 0
     for column in columns:  # into its place: a copy of a whole table costs memory
-        cells, levels = table.column(column["name"]), column.get("levels", [0])
+        cells, width = table.column(column["name"]), _width(column)
         if column["kind"] == "category":
-            level = pc.index_in(cells, pa.array(levels)).to_numpy()
-            cells = level[:, None] == np.arange(len(levels))
+            cells = pc.index_in(cells, pa.array(column["levels"])).to_numpy()[:, None] == np.arange(width)
         values = np.asarray(cells).reshape(len(found), -1)
-        found[:, at : at + len(levels)] = (values - np.array(column["shift"])) / column["scale"]
-        at += len(levels)
+        found[:, at : at + width] = (values - np.array(column["shift"])) / column["scale"]
+        at += width
     return found

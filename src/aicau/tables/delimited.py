@@ -25,7 +25,7 @@ _END = re.compile(rb"\r\n|\n|\r")
 def read(data: bytes, name: str, skip: int = 0) -> Sheet:
     """A table of texts; `skip` lines stand above the column names."""
     data, notes = _decoded(data, name)
-    ends = [match.end() for match, _ in zip(_END.finditer(data), range(skip), strict=False)]
+    ends = [match.end() for match in islice(_END.finditer(data), skip)]
     if len(ends) < skip:
         raise InputError(f"{name} has {len(ends) + 1} lines, and --skip {skip} leaves none of them")
     data, said = data[ends[-1] if ends else 0 :], None
@@ -35,9 +35,7 @@ def read(data: bytes, name: str, skip: int = 0) -> Sheet:
         header, mark = _header(data, name, said)
         table, rows = _table(data, name, skip, header, mark)
     except InputError as error:
-        if skip:
-            raise
-        raise InputError(f"{error}{_title(data)}") from error
+        raise InputError(f"{error}{'' if skip else _title(data)}") from error
     return Sheet(table, name, lines=rows, notes=notes)
 
 
@@ -96,7 +94,7 @@ def _header(data: bytes, name: str, said: str | None) -> tuple[list[str], str]:
 
 
 def _title(data: bytes) -> str:
-    """What to write where the first lines look like those of an instrument."""
+    """A hint to use --skip if the first lines look like those of an instrument."""
     lines = data[:SAMPLE].decode(errors="ignore").splitlines()[:60]
     widths = [max(line.count(mark) for mark in MARKS) for line in lines]
     most = max(widths, default=0)
@@ -141,7 +139,7 @@ def _patterns(mark: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
 
 
 def _rows(data: bytes, name: str, mark: str, skip: int) -> NDArray[np.int64]:
-    """What a spreadsheet calls the header and every row that is not blank; a quoted cell may hold line ends."""
+    """The spreadsheet's row numbers of the header and of every row that is not blank."""
     quoted, begin = _patterns(mark)
     bare = b"\n" + data
     if b'"' in data:

@@ -1,6 +1,5 @@
 """Excel workbooks, by openpyxl (the extra `excel`)."""
 
-import datetime
 import io
 import math
 import re
@@ -12,10 +11,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
+from aicau.tables.kinds import cells
 from aicau.tables.sheet import EXACT, Sheet, too_many
 
 MOST_BYTES = 500_000_000  # of a workbook when it is unpacked
@@ -28,14 +29,13 @@ def _openpyxl() -> ModuleType:
     try:
         import openpyxl
     except ImportError:
-        raise InputError(
-            "Excel files need another package: pip install 'aicau[excel]'; or save the sheet as CSV"
-        ) from None
+        words = "Excel files need openpyxl: pip install 'aicau[excel]'; or save the sheet as CSV"
+        raise InputError(words) from None
     return openpyxl
 
 
 def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
-    """One sheet of a workbook: the one that is named, or the only one that holds anything."""
+    """One sheet of a workbook: the named one, or the only one that is not empty."""
     _check(data, name)
     openpyxl = _openpyxl()
     try:
@@ -44,14 +44,13 @@ def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     except InputError:
         raise
     except Exception as error:  # whatever a damaged workbook does to its reader
-        raise InputError(
-            f"{name} cannot be read as Excel ({reason(error)}); open and save it again, or as CSV"
-        ) from error
+        words = f"cannot be read as Excel ({reason(error)}); open and save it again, or as CSV"
+        raise InputError(f"{name} {words}") from error
     return _sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip)
 
 
 def _check(data: bytes, name: str) -> None:
-    """A zip archive that is a workbook and does not grow beyond measure."""
+    """Refuse what is no workbook, and a zip bomb."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
@@ -68,7 +67,7 @@ Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
 
 
 def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
-    """The rows of the sheet that hold anything; a formula must have its value in the file."""
+    """The rows of the sheet that are not empty; the file must hold the value of every formula."""
     names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
     if wanted is not None and wanted not in names:
         raise InputError(f"{name} has no sheet {wanted!r}; it has {', '.join(map(repr, names[:20]))}")
@@ -77,21 +76,21 @@ def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
         sheet = book[title]
         sheet.reset_dimensions()
         rows: list[Row] = []
-        for cells in sheet.iter_rows():
-            if filled := [at for at, cell in enumerate(cells) if cell.value not in (None, "")]:
+        for row in sheet.iter_rows():
+            if filled := [at for at, cell in enumerate(row) if cell.value not in (None, "")]:
                 too_many(filled[-1] + 1, name)
-                rows.append((cells[filled[0]].row, [_value(cell) for cell in cells[: filled[-1] + 1]]))
+                rows.append((row[filled[0]].row, [_value(cell) for cell in row[: filled[-1] + 1]]))
         if rows or wanted is not None:
             found[title] = rows
     if len(found) > 1:
         first = next(iter(found))
         raise InputError(f"{name} has several sheets: {', '.join(map(repr, found))}; name one, as in --sheet {first!r}")
-    if not found or not next(iter(found.values())):
+    title, rows = next(iter(found.items()), ("", []))
+    if not rows:
         raise InputError(f"{name} is empty; expected a line of column names and then one line per row")
-    ((title, rows),) = found.items()
     there = dict(rows)
     formulas[title].reset_dimensions()
-    for cell in (cell for cells in formulas[title].iter_rows() for cell in cells if cell.data_type == "f"):
+    for cell in (cell for row in formulas[title].iter_rows() for cell in row if cell.data_type == "f"):
         known = there.get(cell.row, ())
         if len(known) < cell.column or known[cell.column - 1] is None:
             raise InputError(
@@ -115,29 +114,16 @@ def _sheet(rows: Sequence[Row], name: str, skip: int) -> Sheet:
     if not rows:
         raise InputError(f"{name} has nothing below row {skip}; use a smaller --skip")
     (_, header), *body = rows
-    columns = list(zip_longest(header, *(cells for _, cells in body)))
+    columns = list(zip_longest(header, *(filled for _, filled in body)))
     if len(columns) > len(header) == 1:
-        below = next(line for line, cells in rows if len(cells) > 1)
+        below = next(line for line, filled in rows if len(filled) > 1)
         raise InputError(f"{name}: the column names seem to stand in row {below}; use --skip {below - 1}")
     names = ["" if c[0] is None else str(c[0]).strip() for c in columns]
-    arrays = [_array(c[1:], f"{name}, column {short(own)!r}") for own, c in zip(names, columns, strict=True)]
+    arrays = []
+    for own, (_, *values) in zip(names, columns, strict=True):
+        array = cells(pd.Series(values, dtype=object), f"{name}, column {short(own)!r}")
+        arrays.append(array.cast(pa.string()) if pa.types.is_null(array.type) else array)
     return Sheet(pa.table(arrays, names=names), name, lines=np.array([line for line, _ in body], dtype=np.int64))
-
-
-def _array(cells: Sequence[Any], where: str) -> pa.Array:
-    """Numbers, truth values, dates or text; text where they are mixed."""
-    kinds = {type(cell) for cell in cells} - {type(None)}
-    if not kinds:
-        return pa.array([None] * len(cells), pa.string())
-    if kinds <= {int, float} and all(cell is None or math.isfinite(cell) for cell in cells):
-        whole = float not in kinds and all(cell is None or abs(cell) < 2**63 for cell in cells)
-        return pa.array(cells, pa.int64() if whole else pa.float64())
-    if kinds <= {datetime.datetime, datetime.date} or len(kinds) == 1:
-        try:
-            return pa.array(cells)
-        except (pa.ArrowException, OverflowError, UnicodeError) as error:
-            raise InputError(f"{where} cannot be read: {reason(error)}") from error
-    return pa.array([None if cell is None else str(cell) for cell in cells], pa.string())
 
 
 def write(tables: Iterable[pa.Table], path: Path) -> None:

@@ -22,7 +22,7 @@ import pyarrow.csv as pa_csv
 from aicau.core.errors import InputError
 from aicau.core.files import reason, short
 from aicau.tables import delimited, parquet
-from aicau.tables.kinds import is_text
+from aicau.tables.kinds import cells, is_text
 from aicau.tables.sheet import Sheet, checked, too_many
 
 _BLANK = " \t\n\v\f\r\x1c-\x1f\x85\u00a0\u1680\u180e\u2000-\u200f\u2028\u2029\u202f\u205f\u2060\u3000\ufeff"
@@ -41,21 +41,22 @@ def read(source: Any, name: str | None = None, sheet: str | None = None, skip: i
     if isinstance(skip, bool) or not isinstance(skip, int) or skip < 0:
         raise InputError(f"--skip takes a number of lines, 0 or more; got {skip!r}")
     if isinstance(source, pd.DataFrame):
-        data, found = b"", _from_frame(source, name or "the table")
+        data, name = b"", name or "the table"
+        found = _from_frame(source, name)
     elif isinstance(source, str | Path):
-        data = _content(Path(source))
-        found = _from_bytes(data, short(Path(source).name if os.path.isfile(source) else source), sheet, skip)
+        data, name = _content(Path(source)), short(Path(source).name if os.path.isfile(source) else source)
+        found = _from_bytes(data, name, sheet, skip)
     else:
         raise InputError(f"a table is a CSV, Excel or Parquet file or a DataFrame; got {type(source).__name__}")
     if skip and (isinstance(source, pd.DataFrame) or data[:4] == b"PAR1"):
-        raise InputError(f"{found.name} has no lines above its column names; leave --skip out")
+        raise InputError(f"{name} has no lines above its column names; leave --skip out")
     if sheet is not None and data[:2] != b"PK":
-        raise InputError(f"{found.name} is no Excel file and has no sheets; leave --sheet out")
+        raise InputError(f"{name} is no Excel file and has no sheets; leave --sheet out")
     return found
 
 
 def read_pool(source: Any, in_place: bool, sheet: str | None = None, skip: int = 0) -> Sheet | parquet.Parts:
-    """Candidates from a table; those that stay in place from a Parquet file or a folder of them."""
+    """A table of candidates. Candidates stay `in_place` in a Parquet file or in a folder of such files."""
     if not in_place:
         return read(source, "the pool", sheet, skip)
     if skip or sheet is not None:
@@ -107,9 +108,9 @@ def _content(path: Path) -> bytes:
                 raise InputError(f"cannot read {short(path)}: it is not a file; expected a CSV, Excel or Parquet file")
             os.set_blocking(handle, True)
             data = file.read()
+    except InputError:
+        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
         raise InputError(f"cannot read {short(path)}: {reason(error)}") from error
     if not data and stat.S_ISFIFO(kind):
         raise InputError(f"nothing came through the pipe {short(path)}; start its writer first, or name a file")
@@ -119,32 +120,14 @@ def _content(path: Path) -> bytes:
 def _from_frame(frame: pd.DataFrame, name: str) -> Sheet:
     if any(label is not None for label in frame.index.names) and not set(frame.index.names) & set(frame.columns):
         frame = frame.reset_index()
-    columns, names = [], [str(label) for label in frame.columns]
+    names = [str(label) for label in frame.columns]
     too_many(len(names), name)
-    for at, column in enumerate(names):
-        series = frame.iloc[:, at]
-        try:
-            array = pa.array(series, from_pandas=True)
-        except (pa.ArrowException, OverflowError, UnicodeError):
-            array = None
-        if array is None or isinstance(array.type, pa.BaseExtensionType):  # periods, intervals ...
-            array = _mixed(series, name, column)
-        columns.append(array)
+    columns = [cells(frame.iloc[:, at], f"{name}, column {column!r}") for at, column in enumerate(names)]
     try:
         table = pa.table(columns, names)
     except UnicodeError as error:
         raise InputError(f"{name} has a column name that is not text ({reason(error)}); rename it") from error
     return checked(Sheet(table, name))
-
-
-def _mixed(series: "pd.Series[Any]", name: str, column: str) -> pa.Array:
-    """A column of several types, as text; complex numbers as pairs, which nothing takes for a category."""
-    try:
-        if any(isinstance(value, complex) for value in series):
-            return pa.array([{"real": complex(v).real, "imaginary": complex(v).imag} for v in series])
-        return pa.array([None if missing else str(v) for v, missing in zip(series, series.isna(), strict=True)])
-    except (UnicodeError, TypeError, ValueError) as error:
-        raise InputError(f"{name}, column {column!r} cannot be read: {reason(error)}") from error
 
 
 def guarded(table: pa.Table) -> pa.Table:
@@ -153,12 +136,12 @@ def guarded(table: pa.Table) -> pa.Table:
 
 
 def unguarded(table: pa.Table) -> pa.Table:
-    """What `guarded` was given."""
+    """The inverse of `guarded`."""
     return _replaced(table, _GUARDED, r"\1")
 
 
 def _replaced(table: pa.Table, pattern: str, words: str) -> pa.Table:
-    """Another text in place of a pattern, in text cells and column names."""
+    """Replace a pattern in text cells and column names."""
     columns = [pc.replace_substring_regex(c, pattern, words) if is_text(c.type) else c for c in table.columns]
     return pa.table(columns, names=[re.sub(pattern, words, name) for name in table.column_names])
 

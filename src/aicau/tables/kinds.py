@@ -1,12 +1,14 @@
-"""Types of Arrow arrays: what is text, what is a number, and how anything else is written as text."""
+"""Arrow arrays: what is text, what is a number, and how anything else becomes one or the other."""
 
 from contextlib import suppress
+from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from aicau.core.errors import InputError
-from aicau.core.files import short
+from aicau.core.files import reason, short
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -18,13 +20,12 @@ def is_numeric(kind: pa.DataType) -> bool:
 
 
 def in_words(kind: pa.DataType) -> str:
-    """What people call cells of a type."""
-    kinds = {
-        "dates or times": pa.types.is_temporal,
-        "numbers with decimals": pa.types.is_floating,
-        "true or false": pa.types.is_boolean,
-    }
-    return next((name for name, found in kinds.items() if found(kind)), short(kind, 60))
+    """A plain name for cells of a type."""
+    if pa.types.is_temporal(kind):
+        return "dates or times"
+    if pa.types.is_floating(kind):
+        return "numbers with decimals"
+    return "true or false" if pa.types.is_boolean(kind) else short(kind, 60)
 
 
 def plain(array: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -57,3 +58,17 @@ def simple(array: pa.Array) -> pa.Array:
             array = array.cast(pa.string())
         else:
             return array
+
+
+def cells(series: "pd.Series[Any]", where: str) -> pa.Array:
+    """A column; as text where types are mixed; complex numbers as pairs, so that they are no category."""
+    with suppress(pa.ArrowException, OverflowError, UnicodeError):
+        array = pa.array(series, from_pandas=True)
+        if not isinstance(array.type, pa.BaseExtensionType):  # periods, intervals ...
+            return array
+    try:
+        if any(isinstance(value, complex) for value in series):
+            return pa.array([{"real": complex(v).real, "imaginary": complex(v).imag} for v in series])
+        return pa.array([None if missing else str(v) for v, missing in zip(series, series.isna(), strict=True)])
+    except (UnicodeError, TypeError, ValueError) as error:
+        raise InputError(f"{where} cannot be read: {reason(error)}") from error

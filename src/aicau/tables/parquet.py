@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -31,18 +31,16 @@ class Parts:
         schemas: list[pa.Schema] = []
         for path in files:
             with understood(short(path.name)), pq.ParquetFile(path) as file:
-                start = 0
                 schemas.append(file.schema_arrow)
-                for group in range(file.num_row_groups):
-                    rows = file.metadata.row_group(group).num_rows
-                    groups += [(path, group, start, rows)] if rows else []
-                    start += rows
+                sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+                places = enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))
+                groups += [(path, group, start, rows) for group, (start, rows) in places if rows]
         for path, schema in zip(files, schemas, strict=True):
             for own, other in zip_longest(_columns(schema), _columns(schemas[0]), fillvalue="nothing"):
                 if own != other:
                     words = f"{short(path.name)} has {own} where {short(files[0].name)} has {other}"
                     raise InputError(
-                        f"the files of one pool need the same columns, of the same types, in the same order; {words}"
+                        f"the files of one pool need the same columns and types in the same order; {words}"
                     )
         if not groups:
             raise InputError(f"{name} has column names but no rows; add one row per candidate or measurement")
@@ -66,12 +64,12 @@ class Parts:
                 table = file.read_row_group(group)
             sheet = checked(Sheet(validated(table, name), name, np.arange(start, start + rows) + 2))
             if sheet.rows != rows or (self.columns and sheet.columns != self.columns):
-                words = "candidates can stay in their file where every row and every column of it has something"
+                words = "candidates can stay in their file only if no row and no column of it is empty"
                 raise InputError(f"{name}: {words}; write the file again, or leave --in-place out")
             yield sheet
 
     def row(self, index: int) -> str:
-        """What people call a row."""
+        """The row in its file, as messages name it."""
         for path, _, start, rows in self.groups:
             if index < rows:
                 return f"{start + index + 2} of {short(path.name)}"
@@ -79,7 +77,7 @@ class Parts:
         raise IndexError(index)
 
     def at(self, row: int, column: str) -> str:
-        """How a message begins."""
+        """The beginning of a message about a cell."""
         return f"{self.name}, row {self.row(row)}, column {column!r}"
 
 
@@ -90,7 +88,7 @@ def _columns(schema: pa.Schema) -> list[str]:
 
 @contextmanager
 def understood(name: str) -> Iterator[None]:
-    """What cannot be read is said in one sentence."""
+    """Turn a reading error into one sentence."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:

@@ -31,78 +31,63 @@ INSTEAD = "; if the well failed, write failed into the column 'status'"
 def parse(
     sheet: Sheet,
     id: str,
-    target: str,
+    targets: Sequence[str],
     batch: str | None,
     ids: pa.Array,  # of all candidates, in their order
     task: str = "regression",
     own: Collection[str] = (),  # columns of the pool: `ask` handed them out, and they are no results
 ) -> tuple[list[Measurement], list[str]]:
-    """One measurement per row: a value, or a mean with `sem` and `count`, or a well whose `status` is failed; and what
-    should be said about the table.
+    """The measurements of a table, and notes about it.
 
-    For classification a label, or `count` equal ones; for counts a whole number. A row whose status, result and batch
-    are all empty is not measured yet.
+    For regression a row has a value, or a mean with `sem` and `count`; for classification a label, or `count` equal
+    ones; for counts a whole number. A well whose `status` is failed has no result. A row whose status, result and batch
+    are all empty is not measured yet. With several targets an empty cell is not measured yet, and a failed well failed
+    for every target.
     """
-    roles = [target, *filter(None, [batch])]
-    sheet, notes = _filled_in(_named(sheet, [id, *roles, *OPTIONAL], own), roles)
+    sheet = _renamed(sheet, [id, *targets, *filter(None, [batch]), *OPTIONAL], own)
+    notes, rows = list[str](), list[Measurement]()
     likely = (c for c in sheet.columns if _BATCH.fullmatch(c.strip().casefold()) and c not in own)
     if batch is None and (column := next(likely, None)):
         notes.append(
             f"the column {column!r} is not used; if what it names shares a shift (a plate, a day), run 'aicau change"
             f" CAMPAIGN --batch {column}' and tell the file again"
         )
+    there = [name for name in targets if sheet.has(name)]
+    given, mean = set(filter(sheet.has, OPTIONAL)), {"sem", "count"}
+    if len(there) > 1 and (column := max(given & mean, default="")):
+        raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
+    if task == "regression" and len(given & mean) == 1:
+        (column,), (other,) = given & mean, mean - given
+        raise InputError(f"{sheet.name} has a column {column!r} but no column {other!r}; a mean needs both")
+    for target in there or targets[:1]:
+        filled = np.ones(sheet.rows, dtype=bool)
+        if there and len(targets) > 1:
+            filled = _failed(sheet) | ~sheet.blank(target)
+        elif there and "status" in given:
+            roles = ("status", "sem", target, *filter(None, [batch]))
+            filled = ~np.logical_and.reduce([sheet.blank(name) for name in roles])
+        if filled.any():
+            found = _measurements(sheet.where(filled), id, target, batch, ids, task)
+            rows += [row._replace(target=target) for row in found] if len(targets) > 1 else found
+    if not rows:
+        columns = ", ".join(map(repr, targets))
+        raise InputError(f"{sheet.name}: no row is filled in; write the results into the column {columns}")
+    if left := sheet.rows - len({row.line for row in rows}):
+        notes.append(f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out")
+    return rows, notes
+
+
+def _measurements(sheet: Sheet, id: str, target: str, batch: str | None, ids: pa.Array, task: str) -> list[Measurement]:
+    """One measurement of one target per row."""
     candidate, failed = find(sheet.texts(id), ids, lambda row: f"{sheet.at(row, id)}: "), _failed(sheet)
     batches = [None] * sheet.rows if batch is None else _batches(sheet, batch)
-    if not failed.all():
-        sheet.array(target)
-    value, labels, sem, count = READERS[task](sheet, target, failed)
-    optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
-    counts = np.nan_to_num(count, nan=1.0).astype(int).tolist()
-    numbers = [None if np.isnan(v) else int(v) for v in _whole(sheet, "replicate").tolist()]
-    lines = map(sheet.row, range(sheet.rows))
-    return list(map(Measurement, candidate, *optional, counts, batches, numbers, lines, labels)), notes
+    columns = {"candidate": candidate, "batch": batches, "line": [sheet.row(at) for at in range(sheet.rows)]}
+    columns |= READERS[task](sheet, target, failed) | {"replicate": _listed(_whole(sheet, "replicate"), int)}
+    return [Measurement(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
 
-def parse_each(
-    sheet: Sheet, id: str, targets: Sequence[str], batch: str | None, *how: Any
-) -> tuple[list[Measurement], list[str]]:
-    """`parse`; of several targets an empty cell is not measured (yet); a failed well failed for every target column."""
-    if len(targets) == 1:
-        return parse(sheet, id, targets[0], batch, *how)
-    names = [name for name in targets if sheet.called(name)]
-    if len(names) > 1 and (column := next((c for c in ("sem", "count") if sheet.has(c)), None)):
-        raise InputError(f"{sheet.name}: {column!r} belongs to one target; tell each target in a file of its own")
-    found, notes = list[Measurement](), dict[str, None]()
-    sheet = _named(sheet, [id, *targets, *filter(None, [batch]), *OPTIONAL], how[-1])
-    for name in names or targets[:1]:
-        part = sheet.where(_failed(sheet) | ~sheet.blank(name)) if sheet.has(name) else sheet
-        if part.rows:
-            rows, said = parse(part, id, name, batch, *how)
-            found += [row._replace(target=name) for row in rows]
-            notes |= dict.fromkeys(said)
-    if not found:
-        raise InputError(f"{sheet.name}: no row is filled in; write the results into {', '.join(targets)}")
-    if left := sheet.rows - len({row.line for row in found}):
-        notes[_left_out(left)] = None
-    return found, list(notes)
-
-
-def _filled_in(sheet: Sheet, names: Sequence[str]) -> tuple[Sheet, list[str]]:
-    """Without the rows of a file of `ask` that nobody has filled in: status, result and batch are all empty."""
-    if not sheet.has("status") or not sheet.has(names[0]):
-        return sheet, []
-    empty = np.logical_and.reduce([sheet.blank(name) for name in ("status", "sem", *names) if sheet.has(name)])
-    if empty.all():
-        raise InputError(f"{sheet.name}: no row is filled in; write the results into the column {names[0]!r}")
-    return (sheet.where(~empty), [_left_out(int(empty.sum()))]) if empty.any() else (sheet, [])
-
-
-def _left_out(count: int) -> str:
-    return f"{count} {'row is' if count == 1 else 'rows are'} not filled in yet, and left out"
-
-
-def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
-    """The same table with the columns that are read called as they should: case and blanks do not count."""
+def _renamed(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
+    """The table with `names` for the columns that differ from them only by case and blanks."""
     wanted = {folded(name): name for name in names}
     found: dict[str, str] = {}
     for column in sheet.table.column_names:
@@ -123,25 +108,32 @@ def _batches(sheet: Sheet, batch: str) -> list[str | None]:
 
 
 Column = NDArray[np.float64]
-Read = tuple[Column, list[str | None], Column, Column]  # values, labels, standard errors, counts; NaN for nothing
+Read = dict[str, list[Any]]  # some fields of the measurements
 Reader = Callable[[Sheet, str, NDArray[np.bool_]], Read]
 
 
-def _nothing(sheet: Sheet) -> Column:
-    return np.full(sheet.rows, np.nan)
+def _listed(column: Column, kind: type = float, empty: int | None = None) -> list[Any]:
+    return [empty if np.isnan(value) else kind(value) for value in column.tolist()]
 
 
 def _regression(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Numbers, or means with a standard error and a count."""
     value = values(sheet, target, failed, LARGEST)
-    return value, [None] * sheet.rows, *_summaries(sheet, failed, value)
+    no_sem, no_count = sheet.blank("sem") | failed, sheet.blank("count") | failed
+    sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", failed)
+    most = LARGEST_SEM * float(np.abs(np.nan_to_num(value)).max(initial=0.0)) or LARGEST
+    sheet.refuse("count", ~no_sem & no_count, "a mean with a standard error needs the count behind it")
+    sheet.refuse("sem", no_sem & (count > 1), "a mean of several values needs its standard error")
+    sheet.refuse("sem", sem < 0, "a standard error is at least 0")
+    sheet.refuse("sem", sem > most, f"a standard error above {most:.0e} cannot be of these values; check its unit")
+    return {"value": _listed(value), "sem": _listed(sem), "repeats": _listed(count, int, 1)}
 
 
 def _classification(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     """Labels, or `count` equal ones in a row."""
     _refuse(sheet, failed, "a label", "sem")
-    found: list[str | None] = sheet.labels(target, failed, INSTEAD) if sheet.has(target) else [None] * sheet.rows
-    return _nothing(sheet), found, _nothing(sheet), _whole(sheet, "count", failed)
+    labels, count = sheet.labels(target, failed, INSTEAD), _whole(sheet, "count", failed)
+    return {"value": [None] * sheet.rows, "label": labels, "repeats": _listed(count, int, 1)}
 
 
 def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
@@ -150,7 +142,7 @@ def _count(sheet: Sheet, target: str, failed: NDArray[np.bool_]) -> Read:
     wrong = ~failed & ((value < 0) | (value != np.floor(value)))
     sheet.refuse(target, wrong, lambda row: f"expected a count, a whole number from 0, got {value[row]:g}")
     _refuse(sheet, failed, "a count", "sem", "count")
-    return value, [None] * sheet.rows, _nothing(sheet), _nothing(sheet)
+    return {"value": _listed(value)}
 
 
 READERS: dict[str, Reader] = {"regression": _regression, "classification": _classification, "count": _count}
@@ -158,8 +150,6 @@ READERS: dict[str, Reader] = {"regression": _regression, "classification": _clas
 
 def values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float) -> Column:
     """The numbers of a target that can be computed with; NaN in failed wells."""
-    if not sheet.has(target):  # every well failed
-        return _nothing(sheet)
     value = sheet.numbers(target, failed, INSTEAD)
     size = np.abs(np.nan_to_num(value))
     words = f"is too large; expected at most {largest:.0e}"
@@ -171,7 +161,7 @@ def values(sheet: Sheet, target: str, failed: NDArray[np.bool_], largest: float)
 
 def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -> None:
     """Columns that have no meaning beside this kind of result must be empty."""
-    for column in filter(sheet.has, columns):
+    for column in columns:
         words = f"{what} has no {column!r}; tell every measurement in a row of its own"
         sheet.refuse(column, ~sheet.blank(column) & ~failed, words)
 
@@ -210,35 +200,14 @@ def _nearest(text: str, ids: pa.Array) -> str:
 
 
 def _failed(sheet: Sheet) -> NDArray[np.bool_]:
-    if not sheet.has("status"):
-        return np.zeros(sheet.rows, dtype=bool)
     words = pc.utf8_lower(pc.utf8_trim_whitespace(sheet.texts("status", empty=True)))
     wrong = ~flags(pc.is_in(words, pa.array([*BAD, *GOOD])))
     sheet.refuse("status", wrong, lambda row: f"expected ok or failed, got {shown(words[row].as_py())}")
     return flags(pc.is_in(words, pa.array(BAD)))
 
 
-def _summaries(sheet: Sheet, failed: NDArray[np.bool_], value: Column) -> tuple[Column, Column]:
-    """Standard error and count of rows that are means; NaN of rows that are single values."""
-    if not sheet.has("sem") and not sheet.has("count"):
-        return _nothing(sheet), _nothing(sheet)
-    for column, other in (("sem", "count"), ("count", "sem")):
-        if not sheet.has(column):
-            raise InputError(f"{sheet.name} has a column {other!r} but no column {column!r}; a mean needs both")
-    no_sem, no_count = sheet.blank("sem") | failed, sheet.blank("count") | failed
-    sem, count = sheet.numbers("sem", no_sem), _whole(sheet, "count", failed)
-    most = LARGEST_SEM * float(np.abs(np.nan_to_num(value)).max(initial=0.0)) or LARGEST
-    sheet.refuse("count", ~no_sem & no_count, "a mean with a standard error needs the count behind it")
-    sheet.refuse("sem", no_sem & (count > 1), "a mean of several values needs its standard error")
-    sheet.refuse("sem", sem < 0, "a standard error is at least 0")
-    sheet.refuse("sem", sem > most, f"a standard error above {most:.0e} cannot be of these values; check its unit")
-    return sem, count
-
-
 def _whole(sheet: Sheet, column: str, failed: NDArray[np.bool_] | bool = False) -> Column:
-    """Whole numbers from 1; NaN where nothing stands, in failed wells, and without the column."""
-    if not sheet.has(column):
-        return _nothing(sheet)
+    """Whole numbers from 1; NaN in empty cells and failed wells."""
     skip = sheet.blank(column) | failed
     values = sheet.numbers(column, skip)
     wrong = ~skip & ((values != np.floor(values)) | (values < 1) | (values > MOST_REPEATS))

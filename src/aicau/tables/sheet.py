@@ -1,7 +1,6 @@
-"""A table as people gave it: columns as text, numbers or labels, with the row and the column of the first thing that
-cannot be meant.
+"""A table as people gave it: its columns as text, numbers or labels.
 
-A row is called by the number a spreadsheet shows: the header is row 1.
+An error names the first wrong row and its column. Rows have the numbers a spreadsheet shows: the header is row 1.
 """
 
 import re
@@ -27,17 +26,18 @@ _GROUPED = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u2009\u202f]\d{3})+([.,]\d+)?")
 MOST_COLUMNS = 10_000
 LONGEST_NAME = 500  # of a column
 EXACT = 2**53  # every whole number below is a float of its own
+_NO_LABEL = r"(?is)^(nan)?$|\x00|.{101}"  # empty, not a number, with a zero byte, or longer than 100 characters
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as it came; `lines` is what people call each row, where this is not 2, 3, 4 ..."""
+    """A table as it was read; `lines` are the numbers of its rows where they are not 2, 3, 4 ..."""
 
     table: pa.Table
     name: str
     lines: NDArray[np.int64] | None = None
-    notes: tuple[str, ...] = ()  # how it was read, where that was no matter of course
+    notes: tuple[str, ...] = ()  # what the reader guessed
 
     @property
     def rows(self) -> int:
@@ -51,41 +51,45 @@ class Sheet:
         return tuple(self.table.column_names)
 
     def parts(self) -> "Iterator[Sheet]":
-        """All rows, as a table that is read in parts gives its own."""
+        """The whole table, so that it can be read as `Parts` are."""
         yield self
 
     def called(self, column: str | None) -> str | None:
-        """What the sheet calls a column: case and blanks do not count; None where it has none."""
+        """The name of a column in this table, which may differ in case and blanks; None if there is none."""
         return next((name for name in self.columns if column and folded(name) == folded(column)), None)
 
     def row(self, index: int) -> int:
-        """What a spreadsheet calls a row."""
+        """The number that a spreadsheet shows for a row."""
         return index + 2 if self.lines is None else int(self.lines[index])
 
     def where(self, keep: NDArray[np.bool_]) -> "Sheet":
-        """Some of the rows, called as they are here."""
+        """Some of the rows, with the numbers they have here."""
         lines = np.arange(self.rows) + 2 if self.lines is None else self.lines
         return replace(self, table=self.table.filter(pa.array(keep)), lines=lines[keep])
 
     def at(self, row: int, column: str) -> str:
-        """How a message begins."""
+        """The beginning of a message about a cell."""
         return f"{self.name}, row {self.row(row)}, column {column!r}"
 
     def refuse(self, column: str, wrong: NDArray[np.bool_], words: str | Callable[[int], str]) -> None:
-        """An error that names the first row that is wrong; `words` may say what stands in it."""
+        """Raise an error about the first wrong row, if there is one; `words` may depend on the row."""
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(f"{self.at(row, column)}: {words if isinstance(words, str) else words(row)}")
 
-    def array(self, column: str, instead: str = "; rename the column that is meant") -> pa.Array:
-        """The cells of a column; `instead`: what to do where it is missing and no other looks like it."""
-        if not self.has(column):
-            some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
-            raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
-        return simple(self.table.column(column).combine_chunks())
+    def array(
+        self, column: str, instead: str = "; rename the column that is meant", optional: bool = False
+    ) -> pa.Array:
+        """The cells of a column; where it is missing an error (`instead` says what to do), or nulls if `optional`."""
+        if self.has(column):
+            return simple(self.table.column(column).combine_chunks())
+        if optional:
+            return pa.nulls(self.rows)
+        some = ", ".join(map(shown, self.columns[:8])) + (" and more" if len(self.columns) > 8 else "")
+        raise InputError(f"{self.name} has no column {column!r}; it has {some}{self._hint(str(column)) or instead}")
 
     def _hint(self, column: str) -> str:
-        """Where a column that is missing may be."""
+        """Which column, or which row with column names, may be meant by a name that is missing."""
         bare = {_bare(name): name for name in self.columns}
         if near := bare.get(_bare(column)) or next(iter(get_close_matches(column, self.columns, 1)), None):
             return f"; did you mean {near!r}? name it so, or rename the column"
@@ -95,12 +99,10 @@ class Sheet:
         return ""
 
     def texts(self, column: str, empty: bool = False) -> pa.Array:
-        """Text, or whole numbers written as text; nothing missing unless `empty`."""
-        array = self.array(column)
+        """Text, or whole numbers written as text. With `empty` cells, or the whole column, may be missing."""
+        array = self.array(column, optional=empty)
         kind = array.type
-        if pa.types.is_null(kind):
-            array = pa.nulls(len(array), pa.string())
-        elif pa.types.is_integer(kind) or is_text(kind):
+        if pa.types.is_null(kind) or pa.types.is_integer(kind) or is_text(kind):
             array = array.cast(pa.string())
         elif pa.types.is_floating(kind) and array.null_count < len(array) and _whole(_floats(array.drop_null())).all():
             array = array.cast(pa.int64()).cast(pa.string())  # 1.0 beside an empty cell
@@ -113,8 +115,8 @@ class Sheet:
         return array
 
     def numbers(self, column: str, skip: NDArray[np.bool_] | None = None, instead: str = "") -> NDArray[np.float64]:
-        """Finite numbers; NaN where `skip` (what stands there is not read). `instead`: what to do without a number."""
-        array = self.array(column)
+        """Finite numbers; NaN in rows to `skip`. `instead` says what to do about a cell without a number."""
+        array = self.array(column, optional=skip is not None and bool(skip.all()))
         if is_text(array.type):
             values = self._parse(array, column, skip, instead)
         elif is_numeric(array.type) or pa.types.is_decimal(array.type) or pa.types.is_null(array.type):
@@ -132,42 +134,37 @@ class Sheet:
         return values
 
     def labels(self, column: str, skip: NDArray[np.bool_], instead: str = "") -> list[str | None]:
-        """Names of classes as text without blanks around; the rest as for `numbers`."""
-        array = self.array(column)
+        """Names of classes without blanks around; None in rows to `skip`."""
+        array = self.array(column, optional=bool(skip.all()))
         if pa.types.is_floating(array.type):  # whole numbers beside a missing one
             value = np.where(skip, np.nan, _floats(array))
             wrong = ~(_whole(value) | np.isnan(value))
             self.refuse(column, wrong, lambda row: f"expected a label, got {value[row]:g}")
             array = pa.array(np.nan_to_num(value).astype(np.int64), mask=np.isnan(value))
-        if pa.types.is_boolean(array.type) or pa.types.is_integer(array.type):
-            array = array.cast(pa.string())
-        if not is_text(array.type) and not pa.types.is_null(array.type):
+        if not (is_text(array.type) or is_numeric(array.type) or pa.types.is_null(array.type)):
             raise self._kind(column, "labels", array.type)
-        found = [None if skip[row] else (text or "").strip() for row, text in enumerate(array.to_pylist())]
-        for row, label in enumerate(found):
-            if label is not None and (not label or label.lower() == "nan" or "\x00" in label or len(label) > 100):
-                got = shown(array[row].as_py()) if label else f"an empty cell{instead}"
-                raise InputError(f"{self.at(row, column)}: expected a label, a word or a number, got {got}")
-        return found
+        texts = _bare_texts(array.cast(pa.string()))
+        wrong = ~skip & flags(pc.match_substring_regex(texts, _NO_LABEL))
+        words = "expected a label, a word or a number, got"
+        self.refuse(column, wrong, lambda row: f"{words} {_got(array[row].as_py())}{instead}")
+        return [None if skipped else text for skipped, text in zip(skip.tolist(), texts.to_pylist(), strict=True)]
 
     def blank(self, column: str) -> NDArray[np.bool_]:
-        """Where nothing stands: an empty cell, a null or a NaN."""
-        return _empty(self.array(column), nan=True)
+        """Which cells are empty, null or NaN: all of them where the column is missing."""
+        return _empty(self.array(column, optional=True), nan=True)
 
     def looks_numeric(self, column: str) -> bool:
-        """Numbers, or text of which at least half reads as numbers (the rest is then an error to point at)."""
+        """Whether a column holds numbers, or text of which at least half reads as numbers."""
         array = self.array(column)
         if not is_text(array.type):
             return not pa.types.is_null(array.type)
-        filled = [v for v in pc.fill_null(array[:1000], "").to_pylist() if v.strip()]
+        filled = list(filter(None, _bare_texts(array[:1000]).to_pylist()))
         forms = (_NUMBER, _NOT_FINITE, _COMMA, _GROUPED)
-        return 2 * sum(any(form.fullmatch(v.strip()) for form in forms) for v in filled) >= len(filled) > 0
+        return 2 * sum(any(form.fullmatch(text) for form in forms) for text in filled) >= len(filled) > 0
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
-        return InputError(
-            f"{self.name}, column {column!r}: expected {expected}, got {in_words(kind)};"
-            " write it so, or leave the column out"
-        )
+        words = f"expected {expected}, got {in_words(kind)}; write it so, or leave the column out"
+        return InputError(f"{self.name}, column {column!r}: {words}")
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
         array = _bare_texts(array)
@@ -181,20 +178,20 @@ class Sheet:
                 self.refuse(column, doubtful, lambda row: words.format(values[row], 1000 * values[row]))
             return values
         texts = array.to_pylist()
-        point = next((row for row, text in enumerate(texts) if "." in text and _number(text)), None)
-        sure = any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
+        point = next((row for row, text in enumerate(texts) if "." in text and _NUMBER.fullmatch(text)), None)
+        sure = any(map(_decimal_comma, texts)) or self._commas(column)
         values = np.empty(len(array))
         for row, text in enumerate(texts):
             number, hint = text, ""
-            if _decimal_comma(text):
+            if _COMMA.fullmatch(text):
                 number = text.replace(",", ".")
                 if point is not None:
                     hint = f"; row {self.row(point)} has a decimal point: write all numbers alike"
-                elif _THOUSANDS.fullmatch(text) and not (sure or self._commas(column)):
+                elif not sure:
                     hint = f"; it may be {number} or {text.replace(',', '')}: write it so"
-            elif _GROUPED.fullmatch(text) and not _number(text):
+            elif _GROUPED.fullmatch(text) and not _NUMBER.fullmatch(text):
                 hint = "; write it without marks between thousands"
-            if hint or not _number(number):
+            if hint or not _NUMBER.fullmatch(number):
                 alone = "; write the number alone, without a unit or another sign"
                 hint = hint or (alone if any(map(str.isdigit, text)) else instead)
                 raise InputError(f"{self.at(row, column)}: expected a number, got {_got(text)}{hint}")
@@ -205,13 +202,11 @@ class Sheet:
         """Whether other columns have decimal commas, and none has decimal points."""
         others = [self.array(name)[:1000] for name in self.columns if name != column]
         texts = [text for some in others if is_text(some.type) for text in _bare_texts(some).to_pylist()]
-        if any("." in text and _number(text) for text in texts):
-            return False
-        return any(_decimal_comma(text) and not _THOUSANDS.fullmatch(text) for text in texts)
+        return any(map(_decimal_comma, texts)) and not any("." in text and _NUMBER.fullmatch(text) for text in texts)
 
 
 def checked(sheet: Sheet) -> Sheet:
-    """A table with a distinct name for each column, and with rows. Columns and rows of nothing are left out."""
+    """The table without empty columns and rows; an error where a column has no name of its own, or no row is left."""
     sheet, name = _filled(sheet), sheet.name
     too_many(len(sheet.columns), name)
     seen: dict[str, int] = {}
@@ -236,7 +231,7 @@ def too_many(columns: int, name: str) -> None:
 
 
 def _filled(sheet: Sheet) -> Sheet:
-    """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
+    """The table without the empty rows and the unnamed empty columns that spreadsheets add."""
     columns, names = sheet.table.columns, sheet.columns
     keep = [at for at, name in enumerate(names) if name or not (_empty(columns[at]).all() or _numbering(columns, at))]
     sheet = replace(sheet, table=sheet.table.select(keep))
@@ -252,18 +247,18 @@ def _empty(column: pa.Array | pa.ChunkedArray, nan: bool = False) -> NDArray[np.
 
 
 def _bare_texts(array: pa.Array | pa.ChunkedArray) -> Any:
-    """Texts without blanks around; nothing is missing."""
+    """Texts without blanks around; an empty text for a missing one."""
     return pc.utf8_trim_whitespace(pc.fill_null(array, ""))
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
-    """Numbers of rows, which some programs put before the first column."""
+    """Whether a column holds the numbers of the rows, which some programs put first."""
     cells = (str(cell) for cell in columns[at].slice(0, 1000).to_pylist())
     return at == 0 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
 
 
 def flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Truth values as NumPy's."""
+    """Truth values as a NumPy array."""
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=bool)
 
 
@@ -272,11 +267,7 @@ def _floats(array: pa.Array) -> NDArray[np.float64]:
 
 
 def _got(cell: object) -> str:
-    return "an empty cell" if cell in (None, "") else shown(cell)
-
-
-def _number(text: str) -> bool:
-    return _NUMBER.fullmatch(text.strip()) is not None
+    return "an empty cell" if cell is None or not str(cell).strip() else shown(cell)
 
 
 def _whole(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -288,4 +279,5 @@ def _bare(name: str) -> str:
 
 
 def _decimal_comma(text: str) -> bool:
-    return _COMMA.fullmatch(text.strip()) is not None
+    """Whether a comma in a number can only be a decimal one: 1,5 but not 1,500."""
+    return bool(_COMMA.fullmatch(text)) and not _THOUSANDS.fullmatch(text)
