@@ -166,10 +166,16 @@ class Strategy:
         return self.acquisition.needs_model
 
     def score(self, view: View, previous: Score | None = None) -> tuple[Score, Score]:
-        """What is maximised, with the difference to the round before and the weights; and without both."""
+        """What is maximised, with the difference to the round before and the weights (a joint rule weighs itself); and
+        without both."""
         plain = self.acquisition.score(view)
         score = plain.difference(previous) if self.difference and previous is not None else plain
-        return score if view.weight is None else score.weigh(view.weight), plain
+        return score if view.weight is None or self.joint else score.weigh(view.weight), plain
+
+    @property
+    def joint(self) -> bool:
+        """Whether the rule itself looks at weights, further targets and costs."""
+        return getattr(self.batching, "joint", False)
 
     def choose(
         self,
@@ -183,7 +189,7 @@ class Strategy:
 
     def together(self, score: Score, view: View) -> Score:
         """What the rule sees: the sum over targets per cost, or its own score if it weighs targets and costs itself."""
-        if getattr(self.batching, "joint", False):
+        if self.joint:
             return score
         score = sum((one for one, _ in view.others), score)
         return score if view.cost is None else score.weigh(1 / torch.where(view.cost > 0, view.cost, FREE))

@@ -88,7 +88,7 @@ def test_known_points_compete_by_the_same_formula():
     loud = check(view_of(room=3, noise=4.0), noise=4.0)
     assert loud.parts["known"].any()
     again = loud.numbers(0, int(loud.parts["known"][0].int().argmax()))
-    assert Gain().reason(again, "bias").startswith("a known point: one more measurement lowers what is unknown")
+    assert Gain().reason(again, "bias").startswith("a known point: one more measurement lowers the error expected")
 
 
 def test_replicates_and_pending_points_count():
@@ -138,7 +138,54 @@ def test_without_a_model_or_a_positive_score_it_lowers_the_variance():
     view = replace(view_of(), cobias=None)
     one, other = (Gain().select(Score(torch.full((1, 60), value).double()), view, 4) for value in (1.0, -3.0))
     assert torch.equal(one.index, other.index)
-    assert torch.equal(Gain().select(Score.of(Omega(torch.ones(1, 60, 1).double())), view, 4).index, one.index)
+
+
+def believed(view, delta, weight, m, noise):
+    """Points and gains of the mean of both beliefs, with full matrices."""
+    k, loud = kernel(view), work.FOLLOWED * noise
+    known = view.measured[0].nonzero()[:, 0]
+    inner = k[known][:, known] + loud * torch.eye(len(known)).double()
+    k = k - k[:, known] @ torch.linalg.solve(inner, k[known])
+    alpha, delta, found, room = delta.diagonal().clone(), delta.clone(), [], view.allowed[0].clone()
+    for _ in range(m):
+        s = k.diagonal() + loud
+        g = k / s
+        right = 2 * (weight @ (g * delta)) - (weight @ g**2) * (delta.diagonal() + noise)
+        worth = 0.5 * (right + (weight * alpha) @ k**2 / s)
+        at = int(torch.where(room, worth, -torch.inf).argmax())
+        found.append((at, float(worth[at])))
+        change = torch.eye(len(k)).double()
+        change[:, at] -= g[:, at]
+        delta = change @ delta @ change.mT + noise * torch.outer(g[:, at], g[:, at])
+        k = k - torch.outer(k[:, at], k[:, at]) / s[at]
+        room[at] = False
+    return zip(*found, strict=True)
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+def test_with_a_matrix_it_is_the_mean_of_two_beliefs(weighed):
+    generator = torch.Generator().manual_seed(3)
+    factor = torch.rand(1, 60, 4, generator=generator).double() - 0.3
+    weight = torch.rand(1, 60, generator=generator).double() if weighed else None
+    view, omega = replace(view_of(fitted=networks()), weight=weight), Omega(factor)
+    found = Gain().select(Score.of(omega), view, 6)
+    counts = torch.ones(60).double() if weight is None else weight[0]
+    index, worth = believed(view, omega.dense()[0], counts, 6, 0.05)
+    assert found.index[0].tolist() == list(index)
+    assert found.parts["worth"][0].tolist() == pytest.approx(list(worth), rel=1e-4)
+    assert float(found.parts["score"][0, 0]) == pytest.approx(float(omega.diagonal()[0, index[0]]))
+
+
+def test_a_measurement_pays_where_its_neighbours_are_wrong_in_the_same_direction():
+    """Two far groups, wrong by as much in all. In one, half is wrong upwards and half downwards: a measurement there
+    moves one half away from the truth."""
+    x = torch.cat([torch.linspace(0, 1, 20), 50 + torch.linspace(0, 1, 20)]).double()[:, None]
+    every = torch.ones(1, 40, dtype=torch.bool)
+    own = Cobias(torch.ones(1, 40, 1), noise=torch.full((1, 40), 0.05), lengths=torch.tensor([[2.0]]).double())
+    view = View(x, every, ~every, torch.zeros(1, dtype=torch.int64), cobias=own)
+    wrong = torch.where((torch.arange(40) < 20) & (torch.arange(40) % 2 == 0), -1.0, 1.0).double()
+    index = Gain().select(Score.of(Omega(wrong[None, :, None])), view, 1).index
+    assert int(index) >= 20
 
 
 def groups():

@@ -79,7 +79,7 @@ def test_a_screen_that_sees_all_gives_the_gains_of_the_rule(fitted, monkeypatch)
     known = state.observations.counts(N) > 0
     score, view = Look(how, state).scored(Strategy.parse("default"), (~known).long(), known, 0, None)
     base, every = Basis(score, view, shortlist.SKETCHED), torch.arange(N)
-    right = Work(base, every).now().double()
+    right = Work(base, every).now().double().clamp_min(0)
     for networks, least in ((None, 0.9999), (shortlist.NETWORKS, 0.9)):
         monkeypatch.setattr(shortlist, "NETWORKS", networks)
         first = shortlist.Screen(score, view, M).gains(view.x, view.points)[0].double()
@@ -129,7 +129,7 @@ def test_a_part_sees_what_few_candidates_count(fitted, large, monkeypatch, count
     monkeypatch.setattr(shortlist, "SAMPLED", N)
     monkeypatch.setattr(shortlist, "LISTED", N)
     whole = chosen(fitted, weight)
-    assert float(few.selection.parts["share"].sum()) > 0.95 * float(whole.selection.parts["share"].sum())
+    assert float(few.selection.parts["share"].sum()) > 0.92 * float(whole.selection.parts["share"].sum())
 
 
 def test_where_nothing_counts_all_count_alike(fitted, large):

@@ -64,8 +64,8 @@ def test_a_whole_campaign(address, tmp_path):
     assert not (set(second["compound"]) | set(third["compound"])) & set(first["compound"])
     for row in second.itertuples():
         assert row.reason.startswith(
-            "default: a measurement here lowers what is unknown over all candidates, weighed by the expected bias"
-            f" of the ensemble ({row.reason_score:.3g} here), by {row.reason_share:.2%}, the most of all"
+            f"default: a measurement here lowers the error expected over all candidates by {row.reason_share:.2%}, the"
+            f" most of all (expected bias of the ensemble here: {row.reason_score:.3g})"
         )
         assert row.reason_score > 0
         total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric
@@ -241,7 +241,7 @@ def test_where_noise_dominates_a_batch_repeats_points_and_says_why(tmp_path):
         repeats = batch[batch.duplicated("id", keep=False)]
         assert len(repeats)
         assert batch.reason.str.contains(r"repeat, measured 2x before \(-?[\d.]+ to -?[\d.]+\); default: ").any()
-        assert repeats.reason.str.contains("a known point: one more measurement lowers what is unknown").all()
+        assert repeats.reason.str.contains("a known point: one more measurement lowers the error expected").all()
         for name, rows in batch.groupby("id"):
             assert rows.replicate.tolist() == list(range(3, 3 + len(rows))), name
             assert rows.reason.str.startswith("repeat, measured 2x before (").all()

@@ -88,9 +88,7 @@ def test_a_whole_campaign(address, task, tmp_path):
     far = "times the squared distance.* to the nearest known or chosen point \\([\\d.]+\\): the largest left"
     score = f"^default: disagreement of the members, as far as.* {far}; {words}"
     if task == "count":
-        score = (
-            f"default: .* lowers what is unknown over all candidates, weighed by the expected bias.* distance; {words}"
-        )
+        score = f"default: .* lowers the error expected over all candidates by .*expected bias.* distance; {words}"
     assert batch.reason.str.contains(score).all()
     for row in batch.itertuples():
         total = row.reason_epistemic + row.reason_bias + row.reason_aleatoric

@@ -113,7 +113,7 @@ class TestReasons:
         choice = strategy.choose(seen[0], 3)
         said, numbers = strategy.reason(choice, 2, 1, 100.0)
         plain = choice.selection.numbers(2, 1)
-        scaled = ("score", "worth") if "score" in strategy.batching.uses else ()
+        scaled = ("score", "worth") if "score" in plain else ()
         for part, value in plain.items():
             assert numbers[part] == pytest.approx(100 * value if part in scaled else value)
         assert said == strategy.batching.reason(numbers, strategy.acquisition.meaning)

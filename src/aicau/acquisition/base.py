@@ -191,11 +191,13 @@ def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
     def some(part: Tensor | None) -> Tensor | None:
         return None if part is None else part[:, index]
 
-    names = ("allowed", "measured", "room", "times", "chance", "cost")
+    names = ("allowed", "measured", "room", "times", "weight", "chance", "cost")
     own: dict[str, Any] = {name: some(getattr(view, name)) for name in names}
-    own |= dict.fromkeys(("predictions", "observations", "weight", "belief"))
+    own |= dict.fromkeys(("predictions", "observations", "belief"))
     if isinstance(view.cobias, Cobias):
         factor = view.cobias.factor[:, index, :0]
         own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
-    points = None if view.points is None else view.points[index]
-    return Score(score.alpha[:, index], None, score.note), replace(view, x=view.x[index], points=points, **own)
+    points, omega = None if view.points is None else view.points[index], score.omega
+    if omega is not None:
+        omega = Omega(omega.factor[:, index], omega.weights, some(omega.extra))
+    return Score(score.alpha[:, index], omega, score.note), replace(view, x=view.x[index], points=points, **own)

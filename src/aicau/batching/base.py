@@ -51,7 +51,7 @@ class Batching(Protocol):
     """A rule. Parameters only; `select` is a pure function.
 
     Chosen points are allowed, and distinct unless the view has room for repeats. A rule with `joint = True` looks
-    at the view's further targets and costs itself; any other is given one score for all of them.
+    at the view's weights, further targets and costs itself; any other is given one score for all of them.
     """
 
     uses: ClassVar[frozenset[str]]  # what decides: "score", "distance", "predictions", "matrix", "random"

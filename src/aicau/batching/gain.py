@@ -2,24 +2,33 @@
 
 | symbol | name in code | shape | meaning |
 |---|---|---|---|
-| k | `Covariance` | – | prior covariance: mean of two kernels, each of mean variance 1 |
-| α | `score.alpha` | (n,) | expected squared error (times what counts), where it is positive |
+| Δ | `delta` | (n, n) | second moment of the bias, D S Dᵀ and a diagonal: the matrix of the score |
+| α | `alpha` | (n,) | its diagonal: expected squared error |
+| c | `counts` | (n,) | how much the error of each candidate counts |
+| k | `Covariance` | – | how a measurement moves predictions: mean of two kernels, each of mean variance 1 |
 | φ | `Features` | (n, p) | k(x, x') ≈ φ·φ': Nyström on landmarks |
 | ρ | `rest` | (n,) | k(x, x) − φ·φ, what the landmarks do not share |
-| σ² | `noise` | (n,) | variance of one measurement |
+| σ² | `random` | (n,) | variance of one measurement; `noise` is what k sees of it, `FOLLOWED` times as much |
 | A | `inside` | (p, p) | (I + Σ_i φ_i φ_iᵀ/(σ²_i + ρ_i))⁻¹ after what was measured and chosen |
-| M | `moment` | (p, p) | Σ_z α(z) φ_z φ_zᵀ |
+| M | `moments` | (2, p, p) | Σ_z c α φ_z φ_zᵀ and Σ_z c φ_z φ_zᵀ |
+| P | `cross` | (p, r) | Σ_z c φ_z D_zᵀ |
 
-One measurement at x lowers the variance at z by k(z, x)²/(k(x, x) + σ²), k the covariance after what was measured and
-chosen; so the gain is Σ_z α(z) k(z, x)²/(k(x, x) + σ²(x)) = φᵀAMAφ/(φᵀAφ + ρ + σ²). Without α this is what BAIT and
-integrated variance (IVR, qNIPV) choose. A known point competes by the same formula: its k is small, and large noise
-makes a new point there worth as little. Where points are wanted that are good themselves (`view.chance`), the gain is
-multiplied by how likely that is, of a known one by 0: what is found need not be found again.
+A measurement y at x moves the prediction at z by g(z) (y − f(x)), with g(z) = k(z, x)/s, s = k(x, x) + σ², and k the
+covariance after what was measured and chosen. The bias δ(z) becomes δ(z) − g(z) (δ(x) + noise). How much the expected
+squared error falls depends on what is believed of the bias elsewhere, and the gain is the mean of two beliefs:
 
-The kernels: gradients of the networks (how a measurement moves their predictions), and a Gaussian kernel of the
-coordinates with a length per feature, as the process behind the bias has learned them: features that do not matter do
-not count. Everything is a sum or a maximum over points. Of a large pool only a part is looked at
-(aicau.batching.shortlist).
+    Δ is right:             Σ_z c(z) [2 g(z) Δ(z, x) − g(z)² (Δ(x, x) + σ²(x))]
+    only its size α is:     Σ_z c(z) α(z) k(z, x)²/s
+
+The first one asks where networks are wrong in the direction in which a measurement moves them: it is best where the
+process behind Δ knows the truth well. The second one is what BAIT, IVR and qNIPV look at, weighed by α. After a choice
+k and Δ are updated. A score without a matrix (that of counts) has the second one only. A known point competes by the
+same formula: its k is small, and large noise makes a new point there worth as little. Where points are wanted that are
+good themselves (`view.chance`), the gain is multiplied by how likely that is, of a known one by 0.
+
+The kernels: gradients of the networks, and a Gaussian kernel of the coordinates with a length per feature, as the
+process behind the bias has learned them: features that do not matter do not count. Everything is a sum or a maximum
+over points. Of a large pool only a part is looked at (aicau.batching.shortlist).
 """
 
 from dataclasses import dataclass
@@ -49,7 +58,7 @@ class Gain(Batching):
     Gain()
     """
 
-    uses: ClassVar[frozenset[str]] = frozenset({"score", "distance"})
+    uses: ClassVar[frozenset[str]] = frozenset({"distance", "matrix"})
     joint: ClassVar[bool] = True
 
     def select(self, score: Score, view: View, m: int) -> Selection:
@@ -62,9 +71,8 @@ class Gain(Batching):
     def reason(self, numbers: dict[str, float], meaning: str) -> str:
         again = "a known point: one more measurement" if numbers["known"] else "a measurement here"
         return (
-            f"{again} lowers what is unknown over all candidates, weighed by the {meaning}"
-            f" ({numbers['score']:.3g} here), by {numbers['share']:.2%}, the most of all; it tells most of candidates"
-            " at a small distance"
+            f"{again} lowers the error expected over all candidates by {numbers['share']:.2%}, the most of all"
+            f" ({meaning} here: {numbers['score']:.3g}); it tells most of candidates at a small distance"
         )
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View, among
 from aicau.batching.base import best, take_best
-from aicau.batching.work import Basis, Work, evenly, price_of, sum_of
+from aicau.batching.work import Basis, Step, Work, evenly, price_of, sum_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, carried, moved, over, portion, threads
@@ -27,11 +27,12 @@ from aicau.core.runs import PORTION, carried, moved, over, portion, threads
 SAMPLED = 16_384
 LISTED = 16_384
 SKETCHED = 128  # landmarks of `Screen`
-NETWORKS = 2  # that it sees: half of its work is their gradients
+NETWORKS = 3  # that it sees: half of its work is their gradients
 STAGES = 16  # of a batch that are looked at
+STEPS = 48  # points of that batch
 SHARD = 64  # portions that go to another machine together
 FAINT = 1e-4  # of the largest eigenvalue of a form: what is smaller is left out
-RIDGE = 1e-3  # of the noise as a sum of features
+RIDGE = 1e-5  # of noise and bias as sums of features
 
 Looks = Callable[[Tensor | None], tuple[Score, View]]  # what is known of some candidates; None: of all
 
@@ -96,13 +97,36 @@ class Pass:
         return best(map(self.gains, parts), self.each)
 
 
+class Learner:
+    """Δ of a screen as sums of features, D = ΦB, and how it changes with each choice (as in aicau.batching.work)."""
+
+    def __init__(self, base: Basis, bias: Tensor) -> None:  # (p, r)
+        assert base.delta is not None
+        self.bias, self.cross, self.moved = bias, base.cross, base.inside @ base.cross  # B, P, AP
+        self.moment, self.signs = base.moments[1], base.delta.weights[0].double()
+
+    def step(self, phi: Tensor, found: Step, move: Tensor, after: Tensor, random: Tensor) -> tuple[Tensor, Tensor]:
+        """After a measurement of φ: the columns D·d and U·d + D·q of every point, and the numbers |d|² + e² and q·d."""
+        d, q, e = self.bias.mT @ phi, self.cross.mT @ found.own, random.sqrt()
+        along = self.signs * d
+        columns = torch.stack([self.bias @ along, self.moved @ along + self.bias @ (self.signs * q)])
+
+        def grown(part: Tensor, by: Tensor) -> Tensor:
+            return torch.cat([part - torch.outer(by, d), (e * by)[:, None]], -1)
+
+        self.moved = grown(self.moved - torch.outer(move, q), after)
+        self.bias, self.cross = grown(self.bias, move), grown(self.cross, self.moment @ move)
+        self.signs = torch.cat([self.signs, self.signs.new_ones(1)])
+        return columns, torch.stack([along @ d + random, along @ q])
+
+
 class Screen:
     """Gains of any points by few landmarks: they tell where in a large pool to look closely.
 
     Before the first choice other points have the largest gains than later: a batch chosen from some points shows where.
     With k the covariances of a point with the landmarks, everything but the variance of the point is a square or a
     product of entries of Wk, W a matrix: one product for each portion, in single precision. The forms I − A and AMA
-    are sums of the same squares.
+    are sums of squares. Noise and bias are taken for sums of features, fitted where they are known.
     """
 
     def __init__(self, score: Score, view: View, m: int) -> None:
@@ -110,53 +134,83 @@ class Screen:
         room = (view.allowed.long() if view.room is None else view.room)[0]
         index = (room > 0).nonzero()[:, 0]
         index = index[evenly(len(index), PORTION, view.x)]
-        work, left, steps = Work(base, index), room[index], []
-        phi, noise, inside = work.phi.double(), base.noise[index], base.inside
-        for _ in range(min(m, int(left.sum()))):
+        work, left, columns, numbers = Work(base, index), room[index], [], []
+        phi, noise, inside = work.phi.double(), work.noise.double(), base.inside
+        eye = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
+        fit = torch.linalg.solve(phi.mT @ phi + RIDGE * len(phi) * eye, phi.mT)
+        learner = None if base.delta is None else Learner(base, fit @ work.bias.double())
+        for _ in range(min(m, STEPS, int(left.sum()))):
             place, _ = take_best(work.now(), left > 0)
             left[place] -= 1
-            steps.append(work.measure(place))
-        own, far, size, square = (torch.stack(part, -1) for part in zip(*steps, strict=True))
-        by = own / size.sqrt()
-        cross = (own * square / size - 2 * far) / size.sqrt()
+            random = None if learner is None else work.random[place].double()
+            found = work.measure(place)
+            move = found.own / found.size
+            after = (found.far - move * found.square[:, None]) / found.size
+            own, own_numbers = torch.cat([move[None], after]), torch.cat([found.size[None], found.square])
+            if learner is not None and random is not None:
+                more, more_numbers = learner.step(phi[place], found, move, after[1], random)
+                own, own_numbers = torch.cat([own, more]), torch.cat([own_numbers, more_numbers])
+            columns.append(own)
+            numbers.append(own_numbers)
+        self.numbers = torch.stack(numbers, 1).float()[..., None]
         self.even, self.least, self.most = float(noise.mean()), float(noise.min()), float(noise.max())
-        eye = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
-        local = torch.linalg.solve(phi.mT @ phi + RIDGE * len(phi) * eye, phi.mT @ (noise.double() - self.even))
-        axes, self.forms = _axes(eye - inside, inside @ base.moment @ inside)
-        columns = [axes, by, cross, local[:, None]]
-        self.widths = [column.shape[-1] for column in columns]
+        axes, self.forms = _axes(eye - inside, inside @ base.moments[0] @ inside)
+        steps = torch.stack(columns, -1)
+        blocks, self.signs = [axes, steps[0], steps[1], (fit @ (noise - self.even))[:, None]], None
+        if base.delta is not None:
+            self.signs = base.delta.weights[0].float()
+            plain, weights = _axes(inside @ base.moments[1] @ inside)
+            blocks += [plain * weights[0].double().sqrt(), *steps[2:], (fit @ (work.random.double()))[:, None]]
+            blocks += [fit @ base.delta.factor[0, index].double(), inside @ base.cross]
+        self.widths = [block.shape[-1] for block in blocks]
         self.covariance = base.features.covariance
         self.landmarks = base.features.landmarks[0].float(), base.features.landmarks[1]
-        self.matrix = (base.features.root.double() @ torch.cat(columns, -1)).mT.float().contiguous()  # W
-        self.stages: list[int] = evenly(len(steps), STAGES, view.x).tolist()
+        self.matrix = (base.features.root.double() @ torch.cat(blocks, -1)).mT.float().contiguous()  # W
+        self.stages: list[int] = evenly(len(numbers), STAGES, view.x).tolist()
 
     def gains(self, x: Tensor, points: Tensor | None) -> Tensor:  # (s, d) twice -> (stages, s)
         """Of points by coordinates and by what networks see."""
         scaled, layers = self.covariance.of(x, points)
         at = scaled.float(), layers
         parts = self.matrix @ self.covariance.between(at, self.landmarks).mT
-        squares, by, cross, local = parts.split(self.widths)
+        squares, move, after, local, *bias = parts.split(self.widths)
+        size, square, plain, *others = self.numbers
         # φᵀAφ + ρ + σ² = k(x, x) − φᵀ(I − A)φ + σ², and φᵀAMAφ
-        below = self.covariance.variance(at) + (local[0] + self.even).clamp_(self.least, self.most)
-        lost, above = self.forms @ squares.square_()
-        below = below - lost
-        cross, by = cross.mul_(by), by.square_()  # what each choice of the batch adds to the one, takes from the other
+        lost, likely = self.forms @ squares.square_()
+        noise = (local[0] + self.even).clamp_(self.least, self.most)
+        now = [self.covariance.variance(at) + noise - lost, likely]
+        twice = move**2
+        falls = [size * twice, 2 * size * move * after + square * twice]  # what each choice of the batch takes
+        if self.signs is not None:
+            axes, after, along, back, random, factor, moved = bias
+            product, (around, beside) = move * after, others
+            now += [axes.square_().sum(0), self.signs @ (moved * factor)]
+            now += [self.signs @ factor.square_() + random[0].clamp_min_(0)]
+            falls += [
+                2 * size * product + plain * twice,
+                move * back + after * along - around * product - beside * twice,
+            ]
+            falls += [2 * move * along - around * twice]
         found = []
         for step, next_step in zip(self.stages, [*self.stages[1:], None], strict=True):
-            found.append((above / below.clamp_min(self.least)).clamp_min_(0))
-            if next_step is not None:
-                above, below = above + cross[step:next_step].sum(0), below - by[step:next_step].sum(0)
+            below, gain, *more = now
+            below = below.clamp_min(self.least)
+            if more:
+                gain = 0.5 * (gain + 2 * more[1] - more[0] * more[2] / below)
+            found.append((gain / below).clamp_min_(0))
+            now = [part - fall[step:next_step].sum(0) for part, fall in zip(now, falls, strict=True)]
         return torch.stack(found)
 
 
-def _axes(*forms: Tensor) -> tuple[Tensor, Tensor]:  # (p, p) twice -> (p, r), (2, r)
-    """Columns C and weights w of two forms C diag(w) Cᵀ, without directions that hardly count."""
+def _axes(*forms: Tensor) -> tuple[Tensor, Tensor]:  # (p, p) once or twice -> (p, r), (forms, r)
+    """Columns C and weights w of one or two forms C diag(w) Cᵀ, without directions that hardly count."""
     sizes = torch.stack([form.diagonal().sum() for form in forms]).clamp_min(torch.finfo(forms[0].dtype).tiny)
     values, vectors = torch.linalg.eigh(sum(form / size for form, size in zip(forms, sizes, strict=True)))
     kept = values > FAINT * values[-1]
     root, inverse = vectors[:, kept] * values[kept].sqrt(), vectors[:, kept] / values[kept].sqrt()
     first, turn = torch.linalg.eigh(inverse.mT @ forms[0] @ inverse / sizes[0])  # the other is what is left to 1
-    return root @ turn, (torch.stack([first, 1 - first]).clamp(0, 1) * sizes[:, None]).float()
+    weights = torch.stack([first, 1 - first][: len(forms)]).clamp(0, 1) * sizes[:, None]
+    return root @ turn, weights.float()
 
 
 def narrowed(

@@ -1,16 +1,16 @@
-"""What `gain` knows of one target (aicau.batching.gain has the symbols): its prior covariance, explicit features for it
-by landmarks, A and M before a point is chosen (`Basis`), and gains of the points that a step looks at (`Work`)."""
+"""What `gain` knows of one target (aicau.batching.gain has the symbols): the prior covariance k, explicit features for
+it by landmarks, A, M and P before a point is chosen (`Basis`), and the gains of some points, step by step (`Work`)."""
 
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from aicau.acquisition.base import Score, View, measurements
 from aicau.batching.base import positive
-from aicau.core.omega import Cobias
+from aicau.core.omega import Cobias, Omega
 from aicau.core.runs import PORTION, over, portions
 from aicau.ensembles import gradients
 from aicau.gp import rbf
@@ -18,6 +18,7 @@ from aicau.gp import rbf
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
+FOLLOWED = 5.0  # networks stop early: a measurement moves them as if its noise were so many times what it is
 Seen = tuple[Tensor, list[gradients.Layer]]  # of some points: coordinates in lengths, and what networks see
 
 
@@ -91,44 +92,84 @@ class Basis:
     """What is known of one target before a point is chosen."""
 
     def __init__(self, score: Score, view: View, landmarks: int, members: int | None = None) -> None:
-        alpha = score.alpha[0].nan_to_num(0.0, 0.0, 0.0)
-        self.alpha, self.noise = positive(alpha).to(view.x), noise_of(view).to(view.x)
+        alpha = score.alpha if score.omega is None else score.omega.diagonal()
+        self.alpha, self.random = positive(alpha[0].nan_to_num(0.0, 0.0, 0.0)).to(view.x), noise_of(view).to(view.x)
+        self.noise = self.random if score.omega is None else FOLLOWED * self.random
         self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
         if view.chance is not None:
             self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
         self.features = Features(view, landmarks, members)
         self.inside = posterior(view, self.features, self.noise)
-        self.moment, self.total = moments(self.alpha, view, self.features, self.inside)
+        self.counts, self.delta = counts(view, self.features), score.omega
+        self.moments, self.cross = moments(self.alpha, self.counts, self.features, self.delta)
+        self.total = float(self.alpha @ self.counts)
+
+
+class Step(NamedTuple):
+    """What a measurement does to others."""
+
+    own: Tensor  # (p,) Aφ
+    far: Tensor  # (2, p) AMAφ, of both M
+    size: Tensor  # () φᵀAφ + ρ + σ²
+    square: Tensor  # (2,) φᵀAMAφ
 
 
 class Work:
-    """The points that a step looks at, with φᵀAφ and φᵀAMAφ; each measurement updates both at the cost of a product."""
+    """Some points and their gains; each measurement updates all of them at the cost of a few products."""
 
     def __init__(self, base: Basis, index: Tensor) -> None:
         parts = zip(*over(base.features.at, portions(index)), strict=True)
-        self.phi, rest = map(torch.cat, parts)
-        self.noise, self.chance, self.seeks = rest + base.noise[index], base.chance[index], base.seeks
-        self.inside, self.moment = base.inside, base.moment
+        self.phi, self.rest = map(torch.cat, parts)
+        self.noise, self.chance, self.seeks = base.noise[index], base.chance[index], base.seeks
+        self.inside, self.moments, self.delta = base.inside, base.moments, base.delta
         by = self.phi @ self.inside.to(self.phi)
-        self.variance, self.shared = (by * self.phi).sum(-1), ((by @ self.moment.to(self.phi)) * by).sum(-1)
+        self.variance = (by * self.phi).sum(-1)
+        self.shared = torch.stack([((by @ moment.to(by)) * by).sum(-1) for moment in self.moments])
+        if base.delta is not None:
+            extra, self.counts, self.cross = base.delta.extra, base.counts[index], base.cross
+            self.apart = torch.zeros_like(self.noise) if extra is None else extra[0, index].to(by)
+            self.random = base.random[index] + self.apart
+            self.bias, self.signs = base.delta.factor[0, index].to(by), base.delta.weights[0].to(by)  # D, S
+            self.moved = by @ base.cross.to(by)  # ΦAP
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
-        return self.chance * (self.shared / (self.variance + self.noise)).clamp_min(0)
+        size = self.variance + self.rest + self.noise
+        gain = self.shared[0] / size
+        if self.delta is not None:
+            both = (self.moved * self.bias) @ self.signs + self.counts * (self.variance + self.rest) * self.apart
+            own = self.bias.square() @ self.signs + self.random
+            gain = 0.5 * (gain + (2 * both - self.shared[1] * own / size) / size)
+        return self.chance * gain.clamp_min(0) if self.seeks else gain
 
-    def measure(self, place: Tensor) -> tuple[Tensor, ...]:  # (p,), (p,), (), ()
-        """One measurement of a point; gives Aφ, AMAφ, φᵀAφ + ρ + σ² and φᵀAMAφ of it: what it does to others."""
-        phi, size = self.phi[place].to(self.inside), (self.variance + self.noise)[place].to(self.inside)
+    def measure(self, place: Tensor) -> "Step":
+        """One measurement of a point, and what it does to others."""
+        phi, size = self.phi[place].to(self.inside), (self.variance + self.rest + self.noise)[place].to(self.inside)
         own = self.inside @ phi
-        seen = self.moment @ own
-        far, square = self.inside @ seen, own @ seen
+        seen = self.moments @ own  # (2, p)
+        far, square = seen @ self.inside, seen @ own
         if self.seeks:
             self.chance[place] = 0.0
-        by, cross = (self.phi @ own.to(self.phi)) / size.to(self.phi), self.phi @ far.to(self.phi)
-        self.shared = self.shared - 2 * by * cross + by**2 * square.to(by)
+        by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
+        cross = self.phi @ far.mT.to(self.phi)  # (s, 2)
+        if self.delta is not None:
+            after = (cross[:, 1] - by * square[1].to(by)) / size.to(by)
+            self._learn(place, by, after, own, seen[1] / size)
+        self.shared = self.shared - 2 * by * cross.mT + by**2 * square[:, None].to(by)
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
         self.inside = self.inside - torch.outer(own, own) / size
-        return own, far, size, square
+        return Step(own, far, size, square)
+
+    def _learn(self, place: Tensor, by: Tensor, after: Tensor, own: Tensor, step: Tensor) -> None:
+        """D, P and ΦAP after a measurement moved predictions by g (y − f): D − g dᵀ, and a column for the noise."""
+        d, e = self.bias[place].clone(), self.random[place].sqrt()
+
+        def grown(part: Tensor, along: Tensor) -> Tensor:
+            return torch.cat([part.addr(along, d.to(along), alpha=-1), (e.to(along) * along)[:, None]], -1)
+
+        self.moved = grown(self.moved.addr(by, (own @ self.cross).to(by), alpha=-1), after)
+        self.bias, self.cross = grown(self.bias, by), grown(self.cross, step)
+        self.signs = torch.cat([self.signs, self.signs.new_ones(1)])
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
@@ -152,26 +193,30 @@ def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p
     return torch.linalg.inv(precision)
 
 
-def moments(alpha: Tensor, view: View, features: Features, inside: Tensor) -> tuple[Tensor, float]:  # (p, p)
-    """M, and the error expected over the whole pool."""
-    if view.stands is not None:  # a landmark that stood for others would look as if it were all of them
-        stands = view.stands[0].to(alpha)
-        others = stands.index_fill(0, features.index, 0.0)
-        alpha = alpha * (others if 2 * others.sum() > stands.sum() else stands)  # where few count each is a landmark
-    some = (alpha > 0).nonzero()[:, 0]
-    before = inside.to(view.x)
+def counts(view: View, features: Features) -> Tensor:  # (n,)
+    """How much the error of each candidate counts: its weight, times how many candidates it stands for."""
+    weight = torch.ones_like(view.x[:, 0]) if view.weight is None else positive(view.weight[0].to(view.x))
+    if view.stands is None:
+        return weight
+    stands = view.stands[0].to(weight)
+    others = stands.index_fill(0, features.index, 0.0)  # a landmark that stood for others would look as if it were all
+    return weight * (others if 2 * others.sum() > stands.sum() else stands)  # where few count each is a landmark
 
-    def sums(index: Tensor) -> tuple[Tensor, float]:  # of a portion
-        phi, rest = features.at(index)
-        own = alpha[index, None]
-        expected = ((phi @ before) * phi).sum(-1) + rest
-        return ((phi * own).mT @ phi).double(), float((own[:, 0] * expected).sum())
 
-    moment, total = torch.zeros_like(inside), 0.0
-    for one, part in over(sums, portions(some)):
-        moment += one
-        total += part
-    return moment, total
+def moments(
+    alpha: Tensor, counts: Tensor, features: Features, delta: Omega | None
+) -> tuple[Tensor, Tensor]:  # (n,) twice -> (2, p, p), (p, r)
+    """Σ c α φφᵀ and Σ c φφᵀ over the pool, and P = Σ c φ Dᵀ; c is how much each candidate counts."""
+    some = (counts > 0).nonzero()[:, 0]
+
+    def part(index: Tensor) -> tuple[Tensor, Tensor]:
+        phi, _ = features.at(index)
+        own = phi * counts[index, None]
+        bias = phi[:, :0] if delta is None else delta.factor[0, index].to(phi)
+        return torch.stack([(own * alpha[index, None]).mT @ phi, own.mT @ phi]).double(), (own.mT @ bias).double()
+
+    found = list(over(part, portions(some)))
+    return sum_of(one for one, _ in found), sum_of(two for _, two in found)
 
 
 def noise_of(view: View) -> Tensor:  # (n,)

@@ -77,12 +77,16 @@ class Correction:
     def _moments(self, x: Tensor, ensemble: Tensor, rank: int, pivots: Tensor | None = None) -> Moments:  # (n, d)
         at = self._at(x)
         posterior = self.process.posterior
-        if rank:
-            pivots = posterior.pivots(at, rank) if pivots is None else pivots
-            mean, (factor, rest) = posterior.mean(at), posterior.factor(at, pivots)
-        else:
+        if not rank:
             mean, rest = self.process.both(at)
             factor = rest[..., None][..., :0]
+        else:
+            pivots = posterior.pivots(at, rank) if pivots is None else pivots
+            mean, (factor, rest) = posterior.mean(at), posterior.factor(at, pivots)
+            if self.process.many is not None:  # mean and variance are those of all rows
+                mean, variance = self.process.both(at)
+                share = variance / ((factor**2).sum(-1) + rest).clamp_min(1e-300)
+                factor, rest = factor * share.sqrt()[..., None], rest * share
         bias = ensemble - mean if self.truth else mean
         return Moments(bias, factor, rest, self._noise(at), posterior.lengths())
 

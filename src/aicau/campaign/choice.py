@@ -59,7 +59,7 @@ def choose(campaign: Campaign, asked: Request, moment: Moment, parts: Sequence[P
         if not (isinstance(asked.budget, int | float) and math.isfinite(asked.budget) and asked.budget > 0):
             raise InputError(f"a budget is a number above 0; got {asked.budget!r}")
         costs, budget = campaign.models.weights(campaign.settings["cost"]), asked.budget / asked.replicates
-        if not getattr(campaign.strategy.batching, "joint", False) or all(part.model is None for part in parts):
+        if not campaign.strategy.joint or all(part.model is None for part in parts):
             # This rule does not look at costs: it ranks more points than wanted, and the affordable ones are taken.
             most = min(OVERSAMPLE * asked.n, room(moment, campaign.n))
     picks = _picks(campaign, asked, moment, parts, most, costs, budget)
