@@ -19,7 +19,7 @@ from torch import Tensor
 
 from aicau.acquisition.base import Score, View, among
 from aicau.batching.base import best, take_best
-from aicau.batching.work import Basis, Step, Work, evenly, price_of, sum_of
+from aicau.batching.work import Basis, Learner, Work, evenly, price_of, sum_of
 from aicau.core.engine import HERE, Engine
 from aicau.core.pool import Frame
 from aicau.core.runs import PORTION, carried, moved, over, portion, threads
@@ -29,7 +29,7 @@ LISTED = 16_384
 SKETCHED = 128  # landmarks of `Screen`
 NETWORKS = 3  # that it sees: half of its work is their gradients
 STAGES = 16  # of a batch that are looked at
-STEPS = 48  # points of that batch
+STEPS = 32  # points of that batch
 SHARD = 64  # portions that go to another machine together
 FAINT = 1e-4  # of the largest eigenvalue of a form: what is smaller is left out
 RIDGE = 1e-5  # of noise and bias as sums of features
@@ -97,29 +97,6 @@ class Pass:
         return best(map(self.gains, parts), self.each)
 
 
-class Learner:
-    """Δ of a screen as sums of features, D = ΦB, and how it changes with each choice (as in aicau.batching.work)."""
-
-    def __init__(self, base: Basis, bias: Tensor) -> None:  # (p, r)
-        assert base.delta is not None
-        self.bias, self.cross, self.moved = bias, base.cross, base.inside @ base.cross  # B, P, AP
-        self.moment, self.signs = base.moments[1], base.delta.weights[0].double()
-
-    def step(self, phi: Tensor, found: Step, move: Tensor, after: Tensor, random: Tensor) -> tuple[Tensor, Tensor]:
-        """After a measurement of φ: the columns D·d and U·d + D·q of every point, and the numbers |d|² + e² and q·d."""
-        d, q, e = self.bias.mT @ phi, self.cross.mT @ found.own, random.sqrt()
-        along = self.signs * d
-        columns = torch.stack([self.bias @ along, self.moved @ along + self.bias @ (self.signs * q)])
-
-        def grown(part: Tensor, by: Tensor) -> Tensor:
-            return torch.cat([part - torch.outer(by, d), (e * by)[:, None]], -1)
-
-        self.moved = grown(self.moved - torch.outer(move, q), after)
-        self.bias, self.cross = grown(self.bias, move), grown(self.cross, self.moment @ move)
-        self.signs = torch.cat([self.signs, self.signs.new_ones(1)])
-        return columns, torch.stack([along @ d + random, along @ q])
-
-
 class Screen:
     """Gains of any points by few landmarks: they tell where in a large pool to look closely.
 
@@ -138,20 +115,24 @@ class Screen:
         phi, noise, inside = work.phi.double(), work.noise.double(), base.inside
         eye = torch.eye(len(inside), dtype=inside.dtype, device=inside.device)
         fit = torch.linalg.solve(phi.mT @ phi + RIDGE * len(phi) * eye, phi.mT)
-        learner = None if base.delta is None else Learner(base, fit @ work.bias.double())
+        learner = None
+        if base.delta is not None:  # the same of features: D = ΦB
+            bias = (fit @ base.delta.factor[0, index].double()).mT.contiguous()
+            parts = (bias.clone(), (inside @ base.cross).mT.contiguous(), base.cross.mT.contiguous())
+            learner = Learner(*parts, base.delta.weights[0].double())
         for _ in range(min(m, STEPS, int(left.sum()))):
             place, _ = take_best(work.now(), left > 0)
             left[place] -= 1
-            random = None if learner is None else work.random[place].double()
             found = work.measure(place)
             move = found.own / found.size
             after = (found.far - move * found.square[:, None]) / found.size
-            own, own_numbers = torch.cat([move[None], after]), torch.cat([found.size[None], found.square])
-            if learner is not None and random is not None:
-                more, more_numbers = learner.step(phi[place], found, move, after[1], random)
-                own, own_numbers = torch.cat([own, more]), torch.cat([own_numbers, more_numbers])
-            columns.append(own)
-            numbers.append(own_numbers)
+            own, own_numbers = [move, *after], [found.size, *found.square]
+            if learner is not None:
+                d = learner.parts[0][: learner.used] @ phi[place]
+                more = learner.step(d, found, move, after[1], work.random[place].double())
+                own, own_numbers = own + list(more[:2]), own_numbers + list(more[2:])
+            columns.append(torch.stack(own))
+            numbers.append(torch.stack(own_numbers))
         self.numbers = torch.stack(numbers, 1).float()[..., None]
         self.even, self.least, self.most = float(noise.mean()), float(noise.min()), float(noise.max())
         axes, self.forms = _axes(eye - inside, inside @ base.moments[0] @ inside)
@@ -161,7 +142,7 @@ class Screen:
             self.signs = base.delta.weights[0].float()
             plain, weights = _axes(inside @ base.moments[1] @ inside)
             blocks += [plain * weights[0].double().sqrt(), *steps[2:], (fit @ (work.random.double()))[:, None]]
-            blocks += [fit @ base.delta.factor[0, index].double(), inside @ base.cross]
+            blocks += [bias.mT, inside @ base.cross]
         self.widths = [block.shape[-1] for block in blocks]
         self.covariance = base.features.covariance
         self.landmarks = base.features.landmarks[0].float(), base.features.landmarks[1]

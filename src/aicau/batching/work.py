@@ -16,6 +16,7 @@ from aicau.ensembles import gradients
 from aicau.gp import rbf
 
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
+MORE = 32  # rows that are made ready at a time
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 FOLLOWED = 5.0  # networks stop early: a measurement moves them as if its noise were so many times what it is
@@ -112,6 +113,39 @@ class Step(NamedTuple):
     far: Tensor  # (2, p) AMAφ, of both M
     size: Tensor  # () φᵀAφ + ρ + σ²
     square: Tensor  # (2,) φᵀAMAφ
+    seen: Tensor  # (p,) MAφ of the second M
+
+
+class Learner:
+    """Δ of some points, or of features, and how it changes with each choice: Dᵀ, (ΦAP)ᵀ and Pᵀ, a row per column of D.
+
+    A measurement moves predictions by g (y − f), so D becomes D − g dᵀ with d its row at the measured point, and gets
+    one column for what is random.
+    """
+
+    def __init__(self, bias: Tensor, moved: Tensor, cross: Tensor, signs: Tensor) -> None:  # (r, s) twice, (r, p), (r,)
+        self.used, self.parts = len(signs), [bias, moved, cross, signs[:, None]]
+
+    def step(
+        self, d: Tensor, found: Step, g: Tensor, h: Tensor, random: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        # (r,), (s,) twice, () -> (s,) twice, () twice
+        """D·d, and U·d + D·q of every point, |d|² + e² and q·d; h is ΦA of the step that P makes."""
+        bias, moved, cross, signs = (part[: self.used] for part in self.parts)
+        q, own = (cross @ found.own).to(d), signs[:, 0] * d
+        other = signs[:, 0] * q
+        along, back = own @ bias, own @ moved + other @ bias
+        numbers = own @ d + random, own @ q
+        step, e = found.seen / found.size, random.sqrt()
+        bias.addr_(d, g, alpha=-1)
+        moved.addr_(d, h, alpha=-1).addr_(q, g, alpha=-1)
+        cross.addr_(d.to(step), step, alpha=-1)
+        if self.used == len(self.parts[0]):
+            self.parts = [torch.cat([part, torch.empty_like(part[:1]).expand(MORE, -1)]) for part in self.parts]
+        for part, row in zip(self.parts, (e * g, e * h, e.to(step) * step, torch.ones_like(signs[0])), strict=True):
+            part[self.used] = row
+        self.used += 1
+        return along, back, *numbers
 
 
 class Work:
@@ -126,50 +160,43 @@ class Work:
         self.variance = (by * self.phi).sum(-1)
         self.shared = torch.stack([((by @ moment.to(by)) * by).sum(-1) for moment in self.moments])
         if base.delta is not None:
-            extra, self.counts, self.cross = base.delta.extra, base.counts[index], base.cross
+            extra, self.counts = base.delta.extra, base.counts[index]
             self.apart = torch.zeros_like(self.noise) if extra is None else extra[0, index].to(by)
             self.random = base.random[index] + self.apart
-            self.bias, self.signs = base.delta.factor[0, index].to(by), base.delta.weights[0].to(by)  # D, S
-            self.moved = by @ base.cross.to(by)  # ΦAP
+            bias, signs = base.delta.factor[0, index].to(by).mT.contiguous(), base.delta.weights[0].to(by)  # Dᵀ, S
+            moved = (by @ base.cross.to(by)).mT.contiguous()
+            self.both, self.own = signs @ (moved * bias), signs @ bias.square()
+            self.learner = Learner(bias, moved, base.cross.mT.contiguous(), signs)
 
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
         size = self.variance + self.rest + self.noise
         gain = self.shared[0] / size
         if self.delta is not None:
-            both = (self.moved * self.bias) @ self.signs + self.counts * (self.variance + self.rest) * self.apart
-            own = self.bias.square() @ self.signs + self.random
-            gain = 0.5 * (gain + (2 * both - self.shared[1] * own / size) / size)
+            both = self.both + self.counts * (self.variance + self.rest) * self.apart
+            gain = 0.5 * (gain + (2 * both - self.shared[1] * (self.own + self.random) / size) / size)
         return self.chance * gain.clamp_min(0) if self.seeks else gain
 
-    def measure(self, place: Tensor) -> "Step":
+    def measure(self, place: Tensor) -> Step:
         """One measurement of a point, and what it does to others."""
         phi, size = self.phi[place].to(self.inside), (self.variance + self.rest + self.noise)[place].to(self.inside)
         own = self.inside @ phi
         seen = self.moments @ own  # (2, p)
-        far, square = seen @ self.inside, seen @ own
+        found = Step(own, seen @ self.inside, size, seen @ own, seen[1])
         if self.seeks:
             self.chance[place] = 0.0
         by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
-        cross = self.phi @ far.mT.to(self.phi)  # (s, 2)
+        cross, square = self.phi @ found.far.mT.to(self.phi), found.square.to(by)  # (s, 2)
         if self.delta is not None:
-            after = (cross[:, 1] - by * square[1].to(by)) / size.to(by)
-            self._learn(place, by, after, own, seen[1] / size)
-        self.shared = self.shared - 2 * by * cross.mT + by**2 * square[:, None].to(by)
+            after = (cross[:, 1] - by * square[1]) / size.to(by)
+            d = self.learner.parts[0][: self.learner.used, place].clone()
+            along, back, around, beside = self.learner.step(d, found, by, after, self.random[place])
+            self.both = self.both - by * back - after * along + by * (around * after + beside * by)
+            self.own = self.own - by * (2 * along - around * by)
+        self.shared = self.shared - 2 * by * cross.mT + by**2 * square[:, None]
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
         self.inside = self.inside - torch.outer(own, own) / size
-        return Step(own, far, size, square)
-
-    def _learn(self, place: Tensor, by: Tensor, after: Tensor, own: Tensor, step: Tensor) -> None:
-        """D, P and ΦAP after a measurement moved predictions by g (y − f): D − g dᵀ, and a column for the noise."""
-        d, e = self.bias[place].clone(), self.random[place].sqrt()
-
-        def grown(part: Tensor, along: Tensor) -> Tensor:
-            return torch.cat([part.addr(along, d.to(along), alpha=-1), (e.to(along) * along)[:, None]], -1)
-
-        self.moved = grown(self.moved.addr(by, (own @ self.cross).to(by), alpha=-1), after)
-        self.bias, self.cross = grown(self.bias, by), grown(self.cross, step)
-        self.signs = torch.cat([self.signs, self.signs.new_ones(1)])
+        return found
 
 
 def sum_of(parts: Iterable[Tensor]) -> Tensor:
