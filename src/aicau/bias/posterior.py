@@ -51,7 +51,7 @@ class Posterior(BiasEstimator):
     Examples
     --------
     >>> from aicau import Strategy
-    >>> Strategy.parse("br:posterior:eigen").bias.rank, Strategy.parse("br:posterior:gain").bias.rank
+    >>> Strategy.parse("br:posterior:gain").bias.rank, Strategy.parse("br:posterior:spread").bias.rank
     (32, 0)
     """
 
