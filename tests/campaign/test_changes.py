@@ -201,6 +201,15 @@ def test_what_was_taken_back_can_be_told_again(campaign):
         campaign.untell(77)
 
 
+def test_a_well_is_pending_again_beside_its_replicate(campaign):
+    asked = campaign.ask(1, replicates=2)["id"].tolist()
+    for _ in range(2):
+        told = campaign.tell(table(asked[0], 1.0))
+        assert told["pending"] == 1
+        assert campaign.untell(told["tell"])["pending"] == 1
+        assert campaign.status()["pending"] == 2
+
+
 def test_a_forgotten_batch_column_is_added_later(tmp_path):
     with create(tmp_path / "c.db", batch=None) as campaign:
         first = table("c1 c2 c2", [1.0, 2.0, 2.5], ["A", "A", "B"])

@@ -17,7 +17,7 @@ from aicau.core.errors import InputError, shown
 from aicau.store import identity
 from aicau.store.identity import Measurement
 from aicau.store.schema import asks, events, tells
-from aicau.store.session import ABANDONED, PENDING, Session
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
 
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
 KINDS = (*NUMBERED, "exclude", "include")
@@ -179,9 +179,9 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     back = [row for row in rows if row.superseded_by == tell]
     number = numbered(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
-    waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
+    closed = barred(session, ())
     answered = {(ask, position) for ask, position, *_ in told[0].get("answers", told[0].get("answered", ()))}
-    points = [row for row in session.proposals() if row.candidate not in waiting]
+    points = [row for row in session.proposals() if row.status in (COMPLETED, FAILED) and row.candidate not in closed]
     keys = [key for row in points if (key := (row.ask, row.position)) in answered]
     session.move(keys, PENDING)
     return len(own), len(back), len(keys)
