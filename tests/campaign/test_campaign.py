@@ -425,7 +425,7 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
     for huge in (10**400, 10**5000):
         with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
             campaign.ask(huge)
-    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; 'aicau add' takes"):
+    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; add it with 'aicau add'"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):
         campaign.abandon(["c1\udcff"])

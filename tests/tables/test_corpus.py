@@ -65,6 +65,14 @@ def trailing(made):
     made.active.cell(40, 7).value = ""
 
 
+def percentages(*cells):
+    def change(made):
+        for cell in cells:
+            made.active[cell].number_format = "0.0%"
+
+    return change
+
+
 def hidden(made):
     made["old"].sheet_state = "hidden"
 
@@ -136,6 +144,15 @@ READ = {
         book(("S", [HEADER, [7, 3, 1, None], [7, 4.5, 1.0, None]])),
         [("7", 3.0, "1"), ("7", 4.5, "1")],
     ),
+    "excel, all results as percentages": book(("S", NUMBERS), change=percentages("B2", "B3")),
+    "excel, days as plates": (
+        book(("S", [HEADER, ["7", 3, datetime.date(2026, 5, 1), None], ["7", 4, datetime.datetime(2026, 5, 2), None]])),
+        [("7", 3.0, "2026-05-01"), ("7", 4.0, "2026-05-02")],
+    ),
+    "a frame with days as plates": (
+        pd.DataFrame({"well_id": [7, 7], "signal": [3.0, 4.0], "plate": pd.to_datetime(["2026-05-01", "2026-05-02"])}),
+        [("7", 3.0, "2026-05-01"), ("7", 4.0, "2026-05-02")],
+    ),
     "a frame with a missing number": (
         pd.DataFrame({"well_id": [7, 7], "signal": [3.0, np.nan], "plate": [1.0, 2.0], "status": ["", "failed"]}),
         [("7", 3.0, "1"), ("7", None, "2")],
@@ -146,7 +163,7 @@ REFUSED = {
     "ids with a decimal": (text(with_cell(0, 0, "117.0")), "'00117' is one: write it so"),
     "excel, ids without their zeros": (book(("S", [HEADER, [117, 1.5, "P1", None]])), "took its zeros away"),
     "an id in another case": (text(with_cell(2, 0, "X-1")), "row 4, column 'well_id': 'X-1' .* did you mean 'x-1'"),
-    "an unknown id": (text(with_cell(2, 0, "q")), "'q' is not the id of a candidate; 'aicau add' takes new"),
+    "an unknown id": (text(with_cell(2, 0, "q")), "'q' is not the id of a candidate; add it with 'aicau add' if"),
     "a name with a blank": (text(header=["Well ID", *HEADER[1:]]), "no column 'well_id'; .* did you mean 'Well ID'"),
     "a name with a slip": (
         text(header=["well_id", "signl", *HEADER[2:]]),
@@ -177,6 +194,10 @@ REFUSED = {
     "excel, no such sheet": (book(("A", NUMBERS)), "no sheet 'B'; it has 'A'", {"sheet": "B"}),
     "a sheet of a CSV file": (text(), "is no Excel file and has no sheets; leave --sheet out", {"sheet": "A"}),
     "excel, a formula never computed": (book(("S", NUMBERS), change=unsaved), "cell B2 is a formula without its value"),
+    "excel, percentages beside other numbers": (
+        book(("S", NUMBERS), change=percentages("B2")),
+        "row 2, column 'signal': expected a number, got '150%'; write the number alone, without a unit",
+    ),
     "excel, an error": (
         book(("S", [HEADER, ["00117", "#DIV/0!", "P1", None]])),
         "row 2, column 'signal': expected a number, got '#DIV/0!'",
@@ -275,6 +296,7 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
             "day": [f"2026-05-0{i + 1}" for i in range(6)],
             "smiles": ["C" * (i + 1) for i in range(6)],
             "solvent": ["oil", "Oil", "water"] * 2,
+            "limit": ["<1"] * 4 + ["4", "5"],
             "note": "x",
         }
     )
@@ -282,13 +304,31 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
     assert candidates.summary(columns) == (
         "2 numbers (dose, ph), category 'mass' with 6 levels (0 mg, 1 mg, 2 mg, 3 mg ...), category 'day' with 6 levels"
         " (2026-05-01, 2026-05-02, 2026-05-03, 2026-05-04 ...), category 'smiles' with 6 levels (C, CC, CCC, CCCC ...),"
-        " category 'solvent' with 3 levels (Oil, oil, water), 1 ignored (note)"
+        " category 'solvent' with 3 levels (Oil, oil, water), category 'limit' with 3 levels (4, 5, <1),"
+        " 1 ignored (note)"
     )
     price = [{"name": "price", "levels": ["$5", "<10", "\u20ac 7"]}]
     assert "without their unit" in candidates.notes(price, 9)[0]
     notes = candidates.notes(columns, 6)
-    assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent"]
+    assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent", "limit"]
     for words, part in zip(
-        notes, ("without their unit", "--ignore day", "--ignore smiles", "'oil' looks like 'Oil'"), strict=True
+        notes,
+        ("without their unit", "--ignore day", "--ignore smiles", "'oil' looks like 'Oil'", "because of '<1'"),
+        strict=True,
     ):
         assert part in words
+
+
+def test_a_date_among_ids_is_a_name_that_a_spreadsheet_changed(tmp_path):
+    rows = [["gene", "dose"], ["TP53", 1], [datetime.datetime(2026, 9, 1), 2], ["MYC", 3]]
+    (tmp_path / "pool.xlsx").write_bytes(book(("S", rows)))
+    with pytest.raises(InputError, match=r"row 3, column 'gene': '2026-09-01 00:00:00' is a date beside .* as text"):
+        candidates.distinct_ids(tables.read(tmp_path / "pool.xlsx"), "gene")
+    days = pd.DataFrame({"gene": ["2026-09-01 00:00:00", "2026-09-02 00:00:00"], "dose": [1, 2]})
+    assert len(candidates.distinct_ids(tables.read(days), "gene")) == 2  # all of them: meant so
+
+
+def test_a_date_for_a_feature_says_how_to_leave_it_out():
+    frame = pd.DataFrame({"id": ["a", "b"], "made": pd.to_datetime(["2026-05-01", "2026-05-02"]), "dose": [1, 2]})
+    with pytest.raises(InputError, match=r"column 'made': expected numbers, got dates or times; .* --ignore made"):
+        candidates.describe(tables.read(frame), "id")

@@ -23,7 +23,7 @@ from aicau.store import Chunk, Session, inplace
 from aicau.store.identity import alike
 from aicau.tables.kinds import is_text, plain
 from aicau.tables.parquet import Parts
-from aicau.tables.sheet import Sheet
+from aicau.tables.sheet import Sheet, flags
 
 Table = Sheet | Parts
 
@@ -32,6 +32,7 @@ MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
 _UNIT = re.compile(r"\s*([+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*|[$€£<>≤≥~]\s*\d+([.,]\d+)?)")  # 5 mg, 10%, $5, <3
 _DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T].*)?")
+_TIMESTAMP = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # what a date among text reads as
 REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
@@ -106,11 +107,18 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
             words.append(f"{begin} such as {levels[0]!r}: to use it as a number write the numbers without their unit")
         elif 2 * sum(_DATE.fullmatch(level) is not None for level in levels) > len(levels):
             words.append(f"{begin} that look like dates ({levels[0]!r}): write days as numbers, or use --ignore {name}")
+        elif 0 < sum(map(_is_number, levels)) < len(levels):
+            word = next(level for level in levels if not _is_number(level))
+            words.append(f"{begin}, numbers among them, because of {word!r} and the like: write numbers for a number")
         elif len(levels) == rows > 2:
             words.append(f"{begin}, one for every row, so it teaches nothing: use --ignore {name}")
         elif pair := next(iter(look_alikes(levels)), None):
             words.append(f"{begin}, and {pair[0]!r} looks like {pair[1]!r}: if they are one, write them alike")
     return words
+
+
+def _is_number(level: str) -> bool:
+    return isinstance(alike(level), float)
 
 
 def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
@@ -217,6 +225,13 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
     """The ids without blanks around, all different."""
     ids = pa.chunked_array([pc.utf8_trim_whitespace(part.texts(id)) for part in sheet.parts()], pa.string())
+    dates = flags(pc.match_substring_regex(ids, _TIMESTAMP))
+    if dates.any() and not dates.all():
+        row = int(dates.argmax())
+        raise InputError(
+            f"{sheet.at(row, id)}: {shown(ids[row].as_py())} is a date beside ids that are none; a spreadsheet makes"
+            " dates of names such as SEP1: format the column as text and write the name again"
+        )
     if pc.count_distinct(ids).as_py() < len(ids):
         ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal

@@ -5,6 +5,7 @@ import io
 import math
 import re
 import zipfile
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -40,7 +41,7 @@ def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     openpyxl = _openpyxl()
     try:
         values = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        rows = _rows(values, openpyxl.load_workbook(io.BytesIO(data), read_only=True), name, sheet)
+        rows = _rows(values, openpyxl.load_workbook(io.BytesIO(data), read_only=True), name, sheet, skip)
     except InputError:
         raise
     except Exception as error:  # whatever a damaged workbook does to its reader
@@ -67,7 +68,7 @@ def _check(data: bytes, name: str) -> None:
 Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
 
 
-def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
+def _rows(book: Any, formulas: Any, name: str, wanted: str | None, skip: int) -> list[Row]:
     """The rows of the sheet that hold anything; a formula must have its value in the file."""
     names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
     if wanted is not None and wanted not in names:
@@ -77,10 +78,22 @@ def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
         sheet = book[title]
         sheet.reset_dimensions()
         rows: list[Row] = []
+        percent: dict[int, list[tuple[list[Any], Any]]] = defaultdict(list)
+        plain = set()  # columns with numbers that are not shown as a percentage
         for cells in sheet.iter_rows():
             if filled := [at for at, cell in enumerate(cells) if cell.value not in (None, "")]:
                 too_many(filled[-1] + 1, name)
-                rows.append((cells[filled[0]].row, [_value(cell) for cell in cells[: filled[-1] + 1]]))
+                values = [_value(cell) for cell in cells[: filled[-1] + 1]]
+                rows.append((cells[filled[0]].row, values))
+                for at in filled if rows[-1][0] > skip else ():
+                    if type(values[at]) in (int, float) and values[at]:
+                        if "%" in str(cells[at].number_format):
+                            percent[at].append((values, f"{100 * values[at]:.15g}%"))
+                        else:
+                            plain.add(at)
+        for at in plain & percent.keys():  # 45% beside 46: the file holds 0.45 and 46
+            for values, words in percent[at]:
+                values[at] = words
         if rows or wanted is not None:
             found[title] = rows
     if len(found) > 1:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from aicau.core.errors import InputError, shown
 from aicau.store import Measurement
 from aicau.store.identity import folded
+from aicau.tables.kinds import plain
 from aicau.tables.sheet import Sheet, flags
 
 OPTIONAL = ("status", "sem", "count", "replicate")
@@ -25,7 +26,7 @@ MOST_REPEATS = 1_000_000  # of `count` and `replicate`
 LONGEST = 100  # characters of a batch or a label
 _BATCH = re.compile(r"(plate|batch|day|run)([ _-]?(id|no|nr|number|name|barcode))?")  # columns that are often one
 GOOD, BAD = ("", "ok", "completed"), ("failed",)
-INSTEAD = "; if the well failed, write failed into the column 'status'"
+INSTEAD = "; if the well failed, write failed into the column 'status'; if it is not measured yet, leave the row out"
 
 
 def parse(
@@ -115,6 +116,10 @@ def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
 
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     """Names without blanks around, of at most `LONGEST` characters."""
+    if pa.types.is_temporal(sheet.array(batch).type):
+        days = pc.replace_substring_regex(plain(sheet.array(batch)), r"[ T]00:00(:00)?(\.0*)?Z?$", "")
+        place = sheet.columns.index(batch)
+        sheet = replace(sheet, table=sheet.table.set_column(place, batch, days))
     names = pc.utf8_trim_whitespace(sheet.texts(batch))
     sheet.refuse(batch, flags(pc.equal(pc.utf8_lower(names), "nan")), "expected a name, got NaN")
     words = f"this name has more than {LONGEST} characters; shorten it"
@@ -206,7 +211,11 @@ def _nearest(text: str, ids: pa.Array) -> str:
     near = [ids[at].as_py()] if (at := pc.index(same, True).as_py()) >= 0 else []
     if not near and len(ids) <= 20_000 and len(text) < 100:
         near = get_close_matches(text, ids.to_pylist(), 1, 0.7)
-    return f"; did you mean {shown(near[0])}?" if near else "; 'aicau add' takes new candidates in"
+    return (
+        f"; did you mean {shown(near[0])}?"
+        if near
+        else "; add it with 'aicau add' if it is a new one, else leave it out"
+    )
 
 
 def _failed(sheet: Sheet) -> NDArray[np.bool_]:

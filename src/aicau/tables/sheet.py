@@ -166,7 +166,7 @@ class Sheet:
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
         return InputError(
             f"{self.name}, column {column!r}: expected {expected}, got {in_words(kind)};"
-            " write it so, or leave the column out"
+            f" write it so, or leave the column out (of candidates: --ignore {column})"
         )
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
