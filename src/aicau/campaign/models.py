@@ -81,8 +81,8 @@ class Models:
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements."""
-        if self.last is None or self.last[0] != moment.basis:
-            self.last = (moment.basis, self.kept(moment.basis) or self.fit(moment))
+        if self.last is None or self.last[0] != moment.measured:
+            self.last = (moment.measured, self.kept(moment.basis) or self.fit(moment))
         return self.last[1]
 
     def told(self, moment: Moment) -> "Told":

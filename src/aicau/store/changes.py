@@ -226,6 +226,11 @@ class Moment:
     barred: list[int] = field(default_factory=list)  # candidates excluded, or given up and not measured since
     change: int = 0  # number of the last change
 
+    @property
+    def measured(self) -> int:
+        """The same for the same measurements: a file may be replaced by an earlier copy, and go on from there."""
+        return hash((self.basis, *map(tuple, self.rows)))
+
     @classmethod
     def read(cls, session: Session) -> "Moment":
         made, basis = session.table(asks), session.number(tells.c.id)

@@ -131,7 +131,7 @@ def transaction(engine: Engine, where: str, writing: bool) -> Iterator[Connectio
 def _unchanged(engine: Engine, where: str) -> Iterator[None]:
     """Who may only read a file without a log takes no lock: what was read while its owner wrote is thrown away."""
     path = Path(str(engine.url.database))
-    if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists():
+    if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists() or not path.exists():
         yield
         return
     before = path.stat()

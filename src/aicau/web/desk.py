@@ -82,11 +82,11 @@ class Desk:
 
     def model(self, view: Campaign) -> Model | None:
         """The model of what is measured now, from now on at hand; None where none is kept."""
-        models, basis = view.models, view.moment().basis
-        if models.last is None or models.last[0] != basis:
-            if (kept := models.kept(basis)) is None:
+        models, moment = view.models, view.moment()
+        if models.last is None or models.last[0] != moment.measured:
+            if (kept := models.kept(moment.basis)) is None:
                 return None
-            models.last = basis, kept
+            models.last = moment.measured, kept
         return models.last[1]
 
     def look(self, address: str, version: Any) -> dict[str, Any]:
