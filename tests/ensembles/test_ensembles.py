@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
@@ -90,8 +90,24 @@ def test_bad_input_is_one_sentence():
         MLP().fit(torch.zeros(1, 4, 2), torch.zeros(1, 3), keys)
     with pytest.raises(TrainingError, match="scale the target"):
         MLP().fit(torch.rand(1, 9, 2), torch.full((1, 9), 1e30), keys)
+    rows = torch.rand(1, 9, 2), torch.rand(1, 9), keys
     with pytest.raises(InputError, match="has no members"):
-        Members(LinearRegression()).fit(torch.rand(1, 9, 2), torch.rand(1, 9), keys)
+        Members(LinearRegression()).fit(*rows)
+    with pytest.raises(InputError, match=r"do not average to what it predicts .*; use Regressors"):
+        Members(GradientBoostingRegressor(n_estimators=3)).fit(*rows)
+    with pytest.raises(InputError, match=r"such as Ridge.*; got <class"):
+        Members(RandomForestRegressor)
+    with pytest.raises(InputError, match=r"takes a list of them; got LinearRegression"):
+        Regressors(LinearRegression())
+
+
+def test_modules_that_a_factory_must_not_make():
+    rows, one = (torch.rand(1, 9, 2), torch.rand(1, 9), streams.runs(0, 1)), nn.Linear(2, 1)
+    for factory, got in ((lambda d: one, "the same one again"), (lambda d: None, "None")):
+        with pytest.raises(InputError, match=f"makes a new torch.nn.Module each time; it gave {got}"):
+            Modules(factory, epochs=1).fit(*rows)
+    with pytest.raises(InputError, match="one number per row; for 7 rows it gave 21"):
+        Modules(lambda d: nn.Linear(d, 3), epochs=1).fit(*rows)
 
 
 @pytest.fixture
