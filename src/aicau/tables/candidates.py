@@ -21,9 +21,9 @@ from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
 from aicau.store import Chunk, Session, inplace
 from aicau.store.identity import alike
-from aicau.tables.kinds import is_text, plain
+from aicau.tables.kinds import is_text, made_a_date, plain
 from aicau.tables.parquet import Parts
-from aicau.tables.sheet import Sheet, flags
+from aicau.tables.sheet import Sheet
 
 Table = Sheet | Parts
 
@@ -32,7 +32,6 @@ MOST_LEVELS = 200  # of a category; more is free text or an id
 MOST_NUMBERS = 250_000_000  # of the encoded table: 1 GB
 _UNIT = re.compile(r"\s*([+-]?\d+([.,]\d+)?\s*[^\d\s.,:/-][^\d]*|[$€£<>≤≥~]\s*\d+([.,]\d+)?)")  # 5 mg, 10%, $5, <3
 _DATE = re.compile(r"\s*(\d{4}[-./]\d{1,2}[-./]\d{1,2}|\d{1,2}[-./]\d{1,2}[-./]\d{2,4})([ T].*)?")
-_TIMESTAMP = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # what a date among text reads as
 REASONS = ("score", "share", "distance", "epistemic", "bias", "aleatoric")  # numbers behind a reason that have a column
 RESERVED = ("replicate", "reason", "status", "sem", "count", *(f"reason_{name}" for name in REASONS))
 
@@ -107,9 +106,8 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
             words.append(f"{begin} such as {levels[0]!r}: to use it as a number write the numbers without their unit")
         elif 2 * sum(_DATE.fullmatch(level) is not None for level in levels) > len(levels):
             words.append(f"{begin} that look like dates ({levels[0]!r}): write days as numbers, or use --ignore {name}")
-        elif 0 < sum(map(_is_number, levels)) < len(levels):
-            word = next(level for level in levels if not _is_number(level))
-            words.append(f"{begin}, numbers among them, because of {word!r} and the like: write numbers for a number")
+        elif 0 < (numbers := sum(isinstance(alike(level), float) for level in levels)) < len(levels):
+            words.append(f"{begin}, {numbers} of them numbers: if it is a number, write numbers alone into all rows")
         elif len(levels) == rows > 2:
             words.append(f"{begin}, one for every row, so it teaches nothing: use --ignore {name}")
         elif pair := next(iter(look_alikes(levels)), None):
@@ -117,15 +115,10 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
     return words
 
 
-def _is_number(level: str) -> bool:
-    return isinstance(alike(level), float)
-
-
 def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
     """Names that differ from one before only by case, blanks, unicode form or the way a number is written."""
     seen: dict[float | str, str] = {}
-    pairs = [(name, seen.setdefault(alike(name), name)) for name in names]
-    return [(name, other) for name, other in pairs if name != other]
+    return [(name, other) for name in names if (other := seen.setdefault(alike(name), name)) != name]
 
 
 def described(session: Session, index: Sequence[int]) -> pd.DataFrame:
@@ -153,8 +146,7 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
     sizes = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
     for part in sheet.parts():
         for name, found in counts.items():
-            pairs = pc.value_counts(part.texts(name))
-            found.update(dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)))
+            found.update({pair["values"]: pair["counts"] for pair in pc.value_counts(part.texts(name)).to_pylist()})
             _check_levels(sheet, name, len(found))
         for name, size in sizes.items():
             values = part.numbers(name, instead=f"; write a number, or leave the column out: --ignore {name}")
@@ -225,13 +217,9 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
     """The ids without blanks around, all different."""
     ids = pa.chunked_array([pc.utf8_trim_whitespace(part.texts(id)) for part in sheet.parts()], pa.string())
-    dates = flags(pc.match_substring_regex(ids, _TIMESTAMP))
-    if dates.any() and not dates.all():
-        row = int(dates.argmax())
-        raise InputError(
-            f"{sheet.at(row, id)}: {shown(ids[row].as_py())} is a date beside ids that are none; a spreadsheet makes"
-            " dates of names such as SEP1: format the column as text and write the name again"
-        )
+    if (row := made_a_date(ids)) is not None:
+        words = "a date, and other ids are none; a spreadsheet makes dates of SEP1: write it again, as text"
+        raise InputError(f"{sheet.at(row, id)}: {shown(ids[row].as_py())} is {words}")
     if pc.count_distinct(ids).as_py() < len(ids):
         ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal

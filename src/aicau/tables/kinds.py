@@ -57,3 +57,9 @@ def simple(array: pa.Array) -> pa.Array:
             array = array.cast(pa.string())
         else:
             return array
+
+
+def made_a_date(names: pa.ChunkedArray) -> int | None:
+    """Where a date and time stands among other names, as a spreadsheet makes one of SEP1; None where all are dates."""
+    dates = pc.match_substring_regex(names, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+    return pc.index(dates, True).as_py() if pc.any(dates).as_py() and not pc.all(dates).as_py() else None
