@@ -20,7 +20,7 @@ from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, changes, schema
 from aicau.tables import results
-from aicau.tables.candidates import described
+from aicau.tables.candidates import all_ids, described
 from aicau.tables.sheet import Sheet
 
 KIND = "controls"
@@ -81,6 +81,8 @@ def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
         id = session.settings["id"]
         names = _by_well(sheet, session, well, every)
         sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
+    elif well is not None:
+        _check_wells(sheet, session, id, well, every)
     known = control_names(session)
     mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
     return (sheet.where(~mine), _controls(sheet.where(mine), session.settings, id)) if mine.any() else (sheet, [])
@@ -114,17 +116,36 @@ def _well(sheet: Sheet, row: int, text: str) -> str:
         raise InputError(f"{sheet.at(row, 'well')}: {error}") from error
 
 
+def _placed(session: Session, every: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What stands in each well of each batch: the number of a candidate, or the name of a control."""
+    found = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
+    for row in session.proposals():
+        if (at := json.loads(row.numbers).get("well")) is not None:
+            found.setdefault(row.ask, {})[str(at)] = row.candidate
+    return found
+
+
+def _check_wells(sheet: Sheet, session: Session, id: str, well: str, every: dict[int, dict[str, Any]]) -> None:
+    """An id beside the well of another one: a column was sorted without the others."""
+    ids, there = all_ids(session.ids()), defaultdict[str, list[dict[str, str]]](list)
+    for own in _placed(session, every).values():
+        named = {at: one if isinstance(one, str) else ids[one].as_py().strip() for at, one in own.items()}
+        for name in set(named.values()):
+            there[name].append(named)
+    for line, (name, text) in enumerate(zip(_texts(sheet, id), _texts(sheet, well), strict=True)):
+        at = _well(sheet, line, text) if name in there else ""
+        if at and all(own.get(at, name) != name for own in there[name]):
+            raise InputError(
+                f"{sheet.at(line, well)}: {shown(name)} is in well {at}, and there {shown(there[name][0][at])} was put;"
+                " were rows mixed up? If the ids are right, leave the column 'well' out"
+            )
+
+
 def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[str, Any]]) -> list[str]:
     """The id that stands in each well of each plate, or the name of its control."""
     plates, texts = _texts(sheet, sheet.called(session.settings["batch"]), empty=False), _texts(sheet, well)
-    where = {ask: {at: key for key, own in one["controls"].items() for at in own} for ask, one in every.items()}
-    places: dict[int, dict[str, int]] = defaultdict(dict)  # ask -> well -> candidate
-    pending: set[int] = set()
-    for row in session.proposals():
-        if (at := json.loads(row.numbers).get("well")) is not None:
-            places[row.ask][str(at)] = row.candidate
-            if row.status == PENDING:
-                pending.add(row.ask)
+    places = _placed(session, every)
+    pending = {row.ask for row in session.proposals(status=PENDING) if "well" in json.loads(row.numbers)}
     on: dict[str, set[int]] = defaultdict(set)  # plate -> candidates that were told of it
     for row in session.measurements(current=False):
         on[row.batch or ""].add(row.candidate)
@@ -140,7 +161,7 @@ def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[st
     found: list[Any] = []
     for line, (text, plate) in enumerate(zip(texts, plates, strict=True)):
         at = _well(sheet, line, text)
-        candidate: Any = where.get(asks[plate], {}).get(at, places[asks[plate]].get(at))
+        candidate = places[asks[plate]].get(at)
         if candidate is None:
             raise InputError(
                 f"{sheet.at(line, well)}: nothing was put into well {shown(text)}; check it, or leave the row out"
