@@ -122,6 +122,10 @@ READ = {
     "names in other case": text(header=["Well_ID", "SIGNAL", " Plate", "Status "]),
     "blanks around ids and plates": text([[f" {row[0]} ", row[1], f" {row[2]}", row[3]] for row in ROWS]),
     "scientific numbers": text(with_cell(0, 1, "15E-1")),
+    "a typeset minus": (
+        text([["7", "\u22121.5", "P1", ""], ["7", "\u22122.25", "P1", ""]]),
+        [("7", -1.5, "P1"), ("7", -2.25, "P1")],
+    ),
     "a comma that can only be a decimal one": text(with_cell(0, 1, "1,500"), mark=";", comma=True),
     "other columns": text([[*row, "x"] for row in ROWS], [*HEADER, "note"]),
     "another order": text([row[::-1] for row in ROWS], HEADER[::-1]),
@@ -291,7 +295,7 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         {
             "id": range(6),
             "dose": [1.0, 2, 3, 4, 5, 6],
-            "ph": range(6),
+            "ph": [f"\u2212{i}.5" for i in range(6)],
             "mass": [f"{i} mg" for i in range(6)],
             "day": [f"2026-05-0{i + 1}" for i in range(6)],
             "smiles": ["C" * (i + 1) for i in range(6)],

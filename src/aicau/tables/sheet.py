@@ -159,9 +159,9 @@ class Sheet:
         array = self.array(column)
         if not is_text(array.type):
             return not pa.types.is_null(array.type)
-        filled = [v for v in pc.fill_null(array[:1000], "").to_pylist() if v.strip()]
+        filled = [v for v in _written(array[:1000]).to_pylist() if v]
         forms = (_NUMBER, _NOT_FINITE, _COMMA, _GROUPED)
-        return 2 * sum(any(form.fullmatch(v.strip()) for form in forms) for v in filled) >= len(filled) > 0
+        return 2 * sum(any(form.fullmatch(v) for form in forms) for v in filled) >= len(filled) > 0
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
         return InputError(
@@ -170,7 +170,7 @@ class Sheet:
         )
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
-        array = _bare_texts(array)
+        array = _written(array)
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
         with suppress(pa.ArrowInvalid):
@@ -254,6 +254,11 @@ def _empty(column: pa.Array | pa.ChunkedArray, nan: bool = False) -> NDArray[np.
 def _bare_texts(array: pa.Array | pa.ChunkedArray) -> Any:
     """Texts without blanks around; nothing is missing."""
     return pc.utf8_trim_whitespace(pc.fill_null(array, ""))
+
+
+def _written(array: pa.Array) -> Any:
+    """Texts that may be numbers; a typeset minus is a minus."""
+    return pc.replace_substring(_bare_texts(array), "\u2212", "-")
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
