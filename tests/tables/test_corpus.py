@@ -17,7 +17,7 @@ from aicau import tables
 from aicau.core.errors import InputError
 from aicau.tables import candidates, results
 
-IDS = pa.array(["00117", "00118", "x-1", "Ünit 5", "7"])
+IDS = pa.array(["00117", "00118", "x-1", "Ünit 5", "7", "1e5"])
 TRUTH = [("00117", 1.5, "P1"), ("00118", 2.25, "P1"), ("x-1", None, "P1")]
 HEADER = ["well_id", "signal", "plate", "status"]
 ROWS = [["00117", "1.5", "P1", ""], ["00118", "2.25", "P1", ""], ["x-1", "", "P1", "failed"]]
@@ -167,6 +167,7 @@ REFUSED = {
     "ids with a decimal": (text(with_cell(0, 0, "117.0")), "'00117' is one: write it so"),
     "excel, ids without their zeros": (book(("S", [HEADER, [117, 1.5, "P1", None]])), "took its zeros away"),
     "an id in another case": (text(with_cell(2, 0, "X-1")), "row 4, column 'well_id': 'X-1' .* did you mean 'x-1'"),
+    "an id that a spreadsheet took for a number": (text(with_cell(2, 0, "1.00E+05")), "did you mean '1e5'"),
     "an unknown id": (text(with_cell(2, 0, "q")), "'q' is not the id of a candidate; add it with 'aicau add' if"),
     "a name with a blank": (text(header=["Well ID", *HEADER[1:]]), "no column 'well_id'; .* did you mean 'Well ID'"),
     "a name with a slip": (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.store import Measurement
-from aicau.store.identity import folded
+from aicau.store.identity import alike, folded
 from aicau.tables.kinds import plain
 from aicau.tables.sheet import Sheet, flags
 
@@ -209,8 +209,9 @@ def _nearest(text: str, ids: pa.Array) -> str:
         return f"; {shown(ids[at].as_py())} is one: {words}"
     same = pc.equal(pc.utf8_lower(ids), text.strip().lower())
     near = [ids[at].as_py()] if (at := pc.index(same, True).as_py()) >= 0 else []
-    if not near and len(ids) <= 20_000 and len(text) < 100:
-        near = get_close_matches(text, ids.to_pylist(), 1, 0.7)
+    if not near and len(ids) <= 20_000 and len(text) < 100:  # 1.00E+05 is how a spreadsheet writes 1e5
+        near = [one for one in ids.to_pylist() if alike(one) == alike(text)][:1]
+        near = near or get_close_matches(text, ids.to_pylist(), 1, 0.7)
     return (
         f"; did you mean {shown(near[0])}?"
         if near
