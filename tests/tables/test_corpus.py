@@ -324,6 +324,19 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         assert part in words
 
 
+def test_rows_that_a_filter_hides_are_read_and_pointed_out(tmp_path):
+    def hide(made):
+        made.active.row_dimensions[3].hidden = True
+        made.active.row_dimensions[99].hidden = True
+
+    (tmp_path / "file.xlsx").write_bytes(book(("S", NUMBERS), change=hide))
+    sheet = tables.read(tmp_path / "file.xlsx")
+    assert sheet.rows == 3
+    assert sheet.notes == ("1 row is hidden in the spreadsheet (row 3), and read; delete what does not count",)
+    (tmp_path / "file.xlsx").write_bytes(book(("S", NUMBERS)))
+    assert tables.read(tmp_path / "file.xlsx").notes == ()
+
+
 def test_a_date_among_ids_is_a_name_that_a_spreadsheet_changed(tmp_path):
     rows = [["gene", "dose"], ["TP53", 1], [datetime.datetime(2026, 9, 1), 2], ["MYC", 3]]
     (tmp_path / "pool.xlsx").write_bytes(book(("S", rows)))

@@ -6,7 +6,8 @@ import math
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
@@ -41,14 +42,16 @@ def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     openpyxl = _openpyxl()
     try:
         values = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        rows = _rows(values, openpyxl.load_workbook(io.BytesIO(data), read_only=True), name, sheet, skip)
+        formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)
+        title, rows = _rows(values, formulas, name, sheet, skip)
+        notes = _hidden(data, values[title], {row for row, _ in rows if row > skip})
     except InputError:
         raise
     except Exception as error:  # whatever a damaged workbook does to its reader
         raise InputError(
             f"{name} cannot be read as Excel ({reason(error)}); open and save it again, or as CSV"
         ) from error
-    return _sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip)
+    return replace(_sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip), notes=notes)
 
 
 def _check(data: bytes, name: str) -> None:
@@ -68,8 +71,8 @@ def _check(data: bytes, name: str) -> None:
 Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
 
 
-def _rows(book: Any, formulas: Any, name: str, wanted: str | None, skip: int) -> list[Row]:
-    """The rows of the sheet that hold anything; a formula must have its value in the file."""
+def _rows(book: Any, formulas: Any, name: str, wanted: str | None, skip: int) -> tuple[str, list[Row]]:
+    """The sheet and its rows that hold anything; a formula must have its value in the file."""
     names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
     if wanted is not None and wanted not in names:
         raise InputError(f"{name} has no sheet {wanted!r}; it has {', '.join(map(repr, names[:20]))}")
@@ -111,7 +114,19 @@ def _rows(book: Any, formulas: Any, name: str, wanted: str | None, skip: int) ->
                 f"{name}, sheet {title!r}, cell {cell.coordinate} is a formula without its value; open the file in the"
                 " spreadsheet and save it, or paste the values"
             )
-    return rows
+    return title, rows
+
+
+def _hidden(data: bytes, sheet: Any, filled: Set[int]) -> tuple[str, ...]:
+    """A word about rows that a filter hides."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        tags = re.findall(rb"<row [^>]*>", archive.read(sheet._worksheet_path))
+    marks = (re.search(rb' r="(\d+)"', tag) for tag in tags if re.search(rb' hidden="(1|true)"', tag))
+    found = sorted(filled & {int(mark[1]) for mark in marks if mark})
+    if not found:
+        return ()
+    some = "1 row is" if len(found) == 1 else f"{len(found)} rows are"
+    return (f"{some} hidden in the spreadsheet (row {found[0]}), and read; delete what does not count",)
 
 
 def _value(cell: Any) -> Any:
