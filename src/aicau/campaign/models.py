@@ -160,5 +160,6 @@ class Models:
         with self.store.reading() as session:
             moment = Moment.read(session)
         if missing := self.missing(moment):
-            raise InputError(f"{missing}, so there is nothing to predict from; tell more results first")
+            target = self.store.settings["target"]
+            raise InputError(f"{missing}, so there is nothing to predict from; tell more results of {target!r} first")
         return self.at(moment)
