@@ -71,7 +71,7 @@ def test_a_point_is_pending_until_every_target_came(tmp_path):
         batch = made.ask(4)
         told = made.tell(values(batch)[["id", "gain"]])
         assert (told["new"], told["completed"], told["unrequested"], told["pending"]) == (4, 0, 0, 4)
-        with pytest.raises(InputError, match="nothing is measured yet, .*; tell more results of 'loss' first"):
+        with pytest.raises(InputError, match=r"nothing is measured yet, .*; tell more results of 'loss' first"):
             made.predict()
         some = values(batch).assign(gain=np.nan, status="")
         some.loc[0, ["loss", "status"]] = [np.nan, "failed"]  # the well failed: of gain there is a value already

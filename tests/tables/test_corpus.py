@@ -324,6 +324,20 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         assert part in words
 
 
+def test_numbers_of_rows_that_pandas_keeps_are_no_feature(tmp_path):
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "dose": [1.0, 2.0, 4.0]})
+    frame.to_csv(tmp_path / "once.csv")
+    pd.read_csv(tmp_path / "once.csv").to_csv(tmp_path / "twice.csv")  # Unnamed: 0
+    pd.read_csv(tmp_path / "twice.csv").to_csv(tmp_path / "thrice.csv")  # Unnamed: 0.1
+    frame.iloc[[2, 0, 1]].to_parquet(tmp_path / "some.parquet")  # __index_level_0__
+    files = [tmp_path / name for name in ("once.csv", "twice.csv", "thrice.csv", "some.parquet")]
+    assert [tables.read(file).columns for file in files] == [("id", "dose")] * 4
+    assert tables.read_pool(files[-1], in_place=True).columns == ("id", "dose")
+    assert tables.read(pd.read_csv(tmp_path / "twice.csv")).columns == ("id", "dose")
+    frame.set_index(pd.Index(["x", "y", "z"])).to_parquet(files[-1])  # texts may be the ids
+    assert len(tables.read(files[-1]).columns) == 3
+
+
 def test_rows_that_a_filter_hides_are_read_and_pointed_out(tmp_path):
     def hide(made):
         made.active.row_dimensions[3].hidden = True

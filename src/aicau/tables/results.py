@@ -117,7 +117,7 @@ def _named(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     """Names without blanks around, of at most `LONGEST` characters."""
     if pa.types.is_temporal(sheet.array(batch).type):
-        days = pc.replace_substring_regex(plain(sheet.array(batch)), r"[ T]00:00(:00)?(\.0*)?Z?$", "")
+        days = pc.replace_substring_regex(plain(sheet.array(batch)), r"([ T]00:00(:00)?)?(\.0*)?Z?$", "")
         place = sheet.columns.index(batch)
         sheet = replace(sheet, table=sheet.table.set_column(place, batch, days))
     names = pc.utf8_trim_whitespace(sheet.texts(batch))

@@ -238,7 +238,8 @@ def too_many(columns: int, name: str) -> None:
 def _filled(sheet: Sheet) -> Sheet:
     """Without columns that have no name and no cell, and rows that have no cell: spreadsheets add both."""
     columns, names = sheet.table.columns, sheet.columns
-    keep = [at for at, name in enumerate(names) if name or not (_empty(columns[at]).all() or _numbering(columns, at))]
+    named = [bool(name) and not name.startswith("Unnamed: ") for name in names]  # as pandas calls such columns
+    keep = [at for at, own in enumerate(named) if own or not (_empty(columns[at]).all() or _numbering(columns, at))]
     sheet = replace(sheet, table=sheet.table.select(keep))
     blank = np.full(sheet.rows, bool(keep))
     for column in sheet.table.columns:
@@ -262,9 +263,9 @@ def _written(array: pa.Array) -> Any:
 
 
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
-    """Numbers of rows, which some programs put before the first column."""
+    """Numbers of rows, which some programs put before the first column, once each time a table is written."""
     cells = (str(cell) for cell in columns[at].slice(0, 1000).to_pylist())
-    return at == 0 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+    return at < 4 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
 
 
 def flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
