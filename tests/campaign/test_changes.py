@@ -248,6 +248,8 @@ def test_a_preview_keeps_nothing_and_replicates_are_wells(campaign):
     assert len(campaign.pending(ask=2)) == 2
     with pytest.raises(InputError, match="there is no batch 3; 'aicau batches' lists them"):
         campaign.pending(ask=3)
+    with pytest.raises(InputError, match="there is no batch"):
+        campaign.pending("1")
 
 
 def test_a_slip_is_pointed_out_until_it_is_corrected(campaign, tmp_path):

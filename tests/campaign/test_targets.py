@@ -218,6 +218,7 @@ def test_a_slip_is_found_beside_its_own_target(tmp_path):
         (["a", "b"], {"target_weights": {"c": 1}}, "'c' is none of them"),
         (["a", "b"], {"target_weights": {"b": 0}}, "a number above 0; 'b' has 0"),
         ("a", {"target_weights": {"a": 2}}, "a weight is for one of several targets"),
+        (["a", "b"], {"target_weights": [1, 2]}, "weights of targets are given by their names"),
         (["a", "b"], {"goal": "above:2"}, "has a threshold of one target"),
         (["a", "target"], {}, "cannot be called 'target'"),
         (["a", "x"], {}, "has a column 'x', which is to hold the target"),
