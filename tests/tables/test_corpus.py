@@ -121,6 +121,7 @@ READ = {
     "zeros kept by a quoted formula": text([[f'"=""{row[0]}"""', *row[1:]] for row in ROWS]),
     "names in other case": text(header=["Well_ID", "SIGNAL", " Plate", "Status "]),
     "blanks around ids and plates": text([[f" {row[0]} ", row[1], f" {row[2]}", row[3]] for row in ROWS]),
+    "letters as macOS encodes them": (text([["U\u0308nit 5", "3", "P1", ""]]), [("Ünit 5", 3.0, "P1")]),
     "scientific numbers": text(with_cell(0, 1, "15E-1")),
     "a typeset minus": (
         text([["7", "\u22121.5", "P1", ""], ["7", "\u22122.25", "P1", ""]]),

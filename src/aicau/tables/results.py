@@ -182,11 +182,12 @@ def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -
 
 
 def places(texts: pa.Array, ids: pa.Array) -> pa.Array:
-    """The place of every id among the candidates, null where it is none; blanks around an id do not count."""
+    """The place of every id among the candidates, null where it is none; blanks around an id do not count, nor does the
+    way a letter is encoded (ü or u with two dots)."""
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
-        bare = pc.index_in(pc.utf8_trim_whitespace(texts), value_set=pc.utf8_trim_whitespace(ids))
-        found = pc.coalesce(found, bare)
+        bare, known = (pc.utf8_normalize(pc.utf8_trim_whitespace(some), "NFC") for some in (texts, ids))
+        found = pc.coalesce(found, pc.index_in(bare, value_set=known))
     return found
 
 
