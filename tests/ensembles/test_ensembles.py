@@ -6,6 +6,8 @@ import torch
 from botorch.models import SingleTaskGP
 from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
@@ -126,6 +128,14 @@ def test_regressors_are_trained_on_the_other_folds(line):
     np.testing.assert_allclose(predictions[1, 0].numpy(), by_hand)
     tree_rows = ~fitted.unseen[1, 1]
     torch.testing.assert_close(predictions[1, 1][tree_rows], y[1][tree_rows])  # a tree memorises what it saw
+
+
+def test_models_inside_a_pipeline_have_the_seed_of_the_run(line):
+    x, y, keys = line
+    forests = Regressors([make_pipeline(StandardScaler(), RandomForestRegressor(3))] * 2)
+    noisy = y + torch.randn(30, generator=torch.Generator().manual_seed(0))
+    once, again = (forests.fit(x, noisy, keys).predict(x[0]) for _ in range(2))
+    assert torch.equal(once, again)
 
 
 def test_a_forest_gives_its_trees_and_bagging_its_rows(line):

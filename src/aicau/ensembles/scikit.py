@@ -5,6 +5,7 @@ never saw gets 0 from it, and then every member is mixed with the uniform distri
 Without it one such 0 makes the divergence infinite.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -204,11 +205,13 @@ def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit
 
 
 def seeded(model: Any, seed: int) -> Any:
-    """A copy of a model, with `random_state` set where that was left open."""
+    """A copy of a model, with `random_state` set where that was left open, also in the models inside a pipeline."""
     model = deepcopy(model)
     parameters = model.get_params() if hasattr(model, "get_params") else {}
-    if "random_state" in parameters and parameters["random_state"] is None:
-        model.set_params(random_state=seed)
+    if left := [
+        name for name, value in parameters.items() if re.search(r"(^|__)random_state$", name) and value is None
+    ]:
+        model.set_params(**dict.fromkeys(left, seed))
     return model
 
 
