@@ -339,6 +339,13 @@ def test_numbers_of_rows_that_pandas_keeps_are_no_feature(tmp_path):
     assert len(tables.read(files[-1]).columns) == 3
 
 
+def test_a_standard_error_of_one_value_is_pointed_out():
+    frame = pd.DataFrame({"well_id": ["7", "x-1"], "signal": [1.0, 2.0], "sem": [0.1, 0.1], "count": [1, 3]})
+    _, notes = results.parse(tables.read(frame), "well_id", "signal", None, IDS)
+    assert notes == ["1 row has a standard error beside count 1, which is not used: write how many values a mean is of"]
+    assert results.parse(tables.read(frame.assign(sem=[0.0, 0.1])), "well_id", "signal", None, IDS)[1] == []
+
+
 def test_rows_that_a_filter_hides_are_read_and_pointed_out(tmp_path):
     def hide(made):
         made.active.row_dimensions[3].hidden = True

@@ -57,6 +57,9 @@ def parse(
     if not failed.all():
         sheet.array(target)
     value, labels, sem, count = READERS[task](sheet, target, failed)
+    if single := int(((sem > 0) & (count == 1)).sum()):
+        some = "1 row has" if single == 1 else f"{single} rows have"
+        notes.append(f"{some} a standard error beside count 1, which is not used: write how many values a mean is of")
     optional = [[None if np.isnan(v) else v for v in column.tolist()] for column in (value, sem)]
     counts = np.nan_to_num(count, nan=1.0).astype(int).tolist()
     numbers = [None if np.isnan(v) else int(v) for v in _whole(sheet, "replicate").tolist()]
