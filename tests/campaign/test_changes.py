@@ -210,6 +210,15 @@ def test_a_well_is_pending_again_beside_its_replicate(campaign):
         assert campaign.status()["pending"] == 2
 
 
+def test_a_candidate_is_pending_in_one_batch_only(campaign):
+    asked = campaign.ask(1)["id"].tolist()
+    told = campaign.tell(table(asked[0], 1.0))
+    campaign.exclude([one for one in campaign.predict()["id"] if one != asked[0]], "none is left")
+    assert campaign.ask(1)["id"].tolist() == asked
+    assert campaign.untell(told["tell"])["pending"] == 0
+    assert campaign.pending()["id"].tolist() == asked
+
+
 def test_a_forgotten_batch_column_is_added_later(tmp_path):
     with create(tmp_path / "c.db", batch=None) as campaign:
         first = table("c1 c2 c2", [1.0, 2.0, 2.5], ["A", "A", "B"])

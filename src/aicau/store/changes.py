@@ -179,9 +179,10 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     back = [row for row in rows if row.superseded_by == tell]
     number = numbered(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
-    closed = barred(session, ())
+    closed, waiting = barred(session, ()), {row.candidate: row.ask for row in session.proposals(status=PENDING)}
     answered = {(ask, position) for ask, position, *_ in told[0].get("answers", told[0].get("answered", ()))}
     points = [row for row in session.proposals() if row.status in (COMPLETED, FAILED) and row.candidate not in closed]
+    points = [row for row in points if waiting.get(row.candidate, row.ask) == row.ask]  # in no other batch
     keys = [key for row in points if (key := (row.ask, row.position)) in answered]
     session.move(keys, PENDING)
     return len(own), len(back), len(keys)
