@@ -1,6 +1,8 @@
 """export → import → export gives the same files, and a campaign that goes on as the first one would."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +130,24 @@ def test_an_earlier_copy_in_the_place_of_the_file_is_not_answered_from_the_model
         place.unlink()
         with pytest.raises(StoreError, match="cannot be opened: look at its folder"):
             campaign.status()
+
+
+def test_damage_inside_a_cell_is_one_sentence_that_names_doctor(tmp_path):
+    with Campaign.create(tmp_path / "c.db", pd.DataFrame({"id": list("abc"), "x": range(3)}), "y") as campaign:
+        campaign.ask(1)
+    with closing(sqlite3.connect(tmp_path / "c.db")) as connection:
+        connection.execute("UPDATE proposals SET numbers = '{\"a\": 1'")
+        connection.commit()
+    with (
+        Campaign.open(tmp_path / "c.db") as campaign,
+        pytest.raises(StoreError, match=r"is damaged .* see 'aicau doctor"),
+    ):
+        campaign.pending()
+    with closing(sqlite3.connect(tmp_path / "c.db")) as connection:
+        connection.execute("UPDATE chunks SET features = zeroblob(400)")
+        connection.commit()
+    with (
+        Campaign.open(tmp_path / "c.db") as campaign,
+        pytest.raises(StoreError, match=r"is damaged .* see 'aicau doctor"),
+    ):
+        campaign.ask(1)
