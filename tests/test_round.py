@@ -15,6 +15,7 @@ from aicau.bias import Posterior
 from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.task import REGRESSION, Task
+from aicau.ensembles.base import FittedFunctions
 from aicau.ensembles.kernels import MLPSettings
 from aicau.gp.plates import without_plates
 from aicau.prediction.base import quantile
@@ -283,11 +284,37 @@ X, Y = np.linspace(0, 1, 12)[:, None], np.where(np.arange(12) < 4, 1.0, np.nan)
         ({"weight": np.ones(3)}, r"0 or more: 12; got shape \(3,\)"),
         ({"task": "count"}, "task is a Task, such as Task.*; got 'count'"),
         ({"ensemble": ExtraTreesRegressor()}, "an estimator of scikit-learn is no ensemble; wrap it"),
+        ({"ensemble": MLP}, "an ensemble is an object such as MLP[(][)]; got <class"),
+        ({"ensemble": "mlp"}, "an ensemble is an object such as MLP[(][)]; got 'mlp'"),
+        ({"strategy": None}, "a strategy is a string such as 'default', or a Strategy; got None"),
+        ({"task": Task("classification", 2), "ensemble": MLP()}, "2 probabilities of each .* another shape; make it"),
     ],
 )
 def test_arrays_that_cannot_be_meant(wrong, sentence):
     with pytest.raises(InputError, match=sentence):
-        query("default", **({"X": X, "y": Y, "batch_size": 2} | wrong))
+        query(**({"strategy": "default", "X": X, "y": Y, "batch_size": 2} | wrong))
+
+
+class Lines:
+    """An ensemble whose members predict a + bx."""
+
+    def fit(self, x, y, keys):
+        def function(at):
+            return torch.stack([self.a + b * at[:, 0] for b in (1.0, 1.1)])
+
+        return FittedFunctions((function,), torch.zeros(1, 2, y.shape[-1], dtype=torch.bool))
+
+    def __init__(self, a):
+        self.a = a
+
+
+def test_an_ensemble_that_predicts_what_cannot_be_is_refused():
+    counts = np.where(np.arange(12) < 4, 3.0, np.nan)
+    assert np.isfinite(predict(X, counts, ensemble=Lines(0.5), task=Task("count")).mean).all()
+    with pytest.raises(InputError, match="predicts counts below 0; use one that cannot"):
+        predict(X, counts, ensemble=Lines(-0.5), task=Task("count"))
+    with pytest.raises(InputError, match="predicts NaN or infinity"):
+        predict(X, Y, ensemble=Lines(np.nan))
 
 
 def test_tensors_that_are_being_differentiated_are_numbers():

@@ -11,14 +11,14 @@ from torch import Tensor
 from aicau import ensembles
 from aicau.acquisition import View
 from aicau.core import checks, streams
-from aicau.core.errors import InputError, shown
+from aicau.core.errors import InputError
 from aicau.core.observations import Observations
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import Ensemble
 from aicau.prediction import Prediction
 from aicau.round import Round, round_keys
-from aicau.strategy import Strategy
+from aicau.strategy import Strategy, chooser
 
 LARGEST = 1e60  # of y
 
@@ -43,7 +43,8 @@ def query(
     ----------
     strategy : Strategy or str
     X : array, shape (n, d)
-        Rows with the same features are replicates of one point.
+        Numbers of like size: networks see them as they are (a campaign standardises them). Rows with the same features
+        are replicates of one point.
     y : array, shape (n,)
         NaN where unlabelled; class numbers for classification.
     candidates : array, optional
@@ -78,7 +79,7 @@ def query(
     (2,)
     """
     own, keys = _round(ensemble, task), round_keys(streams.runs(random_state, 1), 0)
-    chosen = Strategy.parse(strategy, task=task) if isinstance(strategy, str) else strategy
+    chosen = chooser(strategy, task)
     table = _table(X, y)
     features, number, size = _candidates(candidates, table)
     batch_size, rows = checks.positive(batch_size, "batch_size"), len(table.features)
@@ -122,7 +123,8 @@ def predict(
     Parameters
     ----------
     X : array, shape (n, d)
-        Rows with the same features are replicates of one point.
+        Numbers of like size: networks see them as they are (a campaign standardises them). Rows with the same features
+        are replicates of one point.
     y : array, shape (n,)
         NaN where unlabelled; class numbers for classification.
     batch : array, shape (n,), optional
@@ -187,11 +189,8 @@ def _table(X: Any, y: Any) -> _Table:
 
 
 def _round(ensemble: Ensemble | None, task: Task) -> Round:
-    if not isinstance(task, Task):
-        raise InputError(f"task is a Task, such as Task('classification', classes=2); got {shown(task)}")
-    if hasattr(ensemble, "get_params"):
-        raise InputError("an estimator of scikit-learn is no ensemble; wrap it: Members(forest), or Regressors([...])")
-    return Round(ensembles.make(task=task) if ensemble is None else ensemble, task)
+    made = ensembles.make(task=task) if ensemble is None and isinstance(task, Task) else ensemble
+    return Round(made, task)
 
 
 def _weights(weight: Any, place: Tensor, others: Tensor, points: int) -> Tensor:  # (n,), (n,), (c,) -> (1, points)

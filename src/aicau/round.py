@@ -13,13 +13,13 @@ from torch import Tensor
 from aicau.acquisition import Score, View
 from aicau.bias import Belief, BiasEstimator, assess
 from aicau.core import streams
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.core.observations import Observations
 from aicau.core.omega import Omega
 from aicau.core.pool import coordinates
 from aicau.core.task import REGRESSION, Task
 from aicau.ensembles import MLP, Ensemble
-from aicau.ensembles.base import predicted
+from aicau.ensembles.base import check_predictions, predicted
 from aicau.gp.plates import Controls, without_plates
 from aicau.prediction import Predictor, State, outcome
 from aicau.strategy import FIRST_DIFFERENCE, Choice, Chooser
@@ -69,6 +69,16 @@ class Round:
     scaled: bool = True
     combine: bool = True
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.task, Task):
+            raise InputError(f"task is a Task, such as Task('classification', classes=2); got {shown(self.task)}")
+        if hasattr(self.ensemble, "get_params") and not isinstance(self.ensemble, type):
+            raise InputError(
+                "an estimator of scikit-learn is no ensemble; wrap it: Members(forest), or Regressors([...])"
+            )
+        if isinstance(self.ensemble, type) or not hasattr(self.ensemble, "fit"):
+            raise InputError(f"an ensemble is an object such as MLP(); got {shown(self.ensemble)}")
+
     @classmethod
     def paper(cls, ensemble: Ensemble | None = None) -> "Round":
         """As the paper runs it: targets as they are, and nothing taken out."""
@@ -93,7 +103,7 @@ class Round:
             shift, scale = self.task.units(observations.index, y)
         rows = replace(observations, y=(y - shift[..., None]) / scale[..., None])
         fitted = self.ensemble.fit(x[rows.index], rows.y, keys)
-        predictions = predicted(fitted, x, keys.ndim)
+        predictions = check_predictions(self.task, predicted(fitted, x, keys.ndim), keys.ndim)
         return State(self.task, x, rows, fitted, predictions, keys, shift, scale, shared / scale**2)
 
     def estimate(

@@ -14,7 +14,7 @@ from torch import Tensor
 from aicau.acquisition import ACQUISITIONS, FORMS, Acquisition, Score, View
 from aicau.batching import BATCHINGS, Batching, Selection
 from aicau.bias import BIASES, BiasEstimator
-from aicau.core.errors import InputError, unknown
+from aicau.core.errors import InputError, shown, unknown
 from aicau.core.runs import by_run
 from aicau.core.task import REGRESSION, Task
 
@@ -218,3 +218,12 @@ class Strategy:
         from aicau.arrays import query
 
         return query(self, X, y, candidates, batch_size, **options)
+
+
+def chooser(strategy: Any, task: Task) -> Any:
+    """A strategy from its string, or as it is."""
+    if isinstance(strategy, str):
+        return Strategy.parse(strategy, task=task)
+    if isinstance(strategy, type) or not hasattr(strategy, "choose"):
+        raise InputError(f"a strategy is a string such as 'default', or a Strategy; got {shown(strategy)}")
+    return strategy

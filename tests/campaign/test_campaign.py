@@ -168,6 +168,21 @@ def test_tell_takes_history_partial_plates_means_and_failures(campaign):
     assert asked[1] in campaign.ask(56)["compound"].tolist()  # a failed well may come back, a pending point not
 
 
+def test_a_column_that_was_sorted_alone_is_seen_by_the_features_beside_it(campaign):
+    filled = campaign.ask(6).assign(viability=np.arange(6.0), plate="P1")
+    for column in ("compound", "dose"):
+        with pytest.raises(
+            InputError, match=r"column 'dose': .* belongs to another row, .* was one column sorted alone"
+        ):
+            campaign.tell(filled.assign(**{column: filled[column].to_numpy()[[1, 2, 0, 3, 5, 4]]}))
+    _, counts = campaign.check(filled.assign(compound=filled["compound"].to_numpy()[::-1]))
+    assert counts["new"] < 6  # a row looks wrong, so the page stores nothing
+    assert campaign.status()["measurements"] == 0
+    sorted_as_a_whole = filled.sort_values("dose").round({"dose": 1})  # as a spreadsheet shows them
+    assert campaign.tell(sorted_as_a_whole.head(4).assign(ph=0.5))["completed"] == 4  # somebody notes what was set
+    assert campaign.tell(filled.astype({"dose": str}).assign(dose="about 3").tail(6))["pending"] == 0
+
+
 def test_corrections_keep_the_old_row_with_time_and_author(campaign, tmp_path):
     campaign.tell(pd.DataFrame({"compound": ["c1", "c1", "c2"], "viability": [1.0, 2.0, 3.0], "plate": "p"}))
     campaign.author = "bob"
@@ -425,7 +440,7 @@ def test_arguments_of_another_kind_get_our_own_error(campaign, tmp_path):
     for huge in (10**400, 10**5000):
         with pytest.raises(InputError, match=r"^.{1,60} points were asked for and only"):
             campaign.ask(huge)
-    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; 'aicau add' takes"):
+    with pytest.raises(InputError, match=r"'x{56}\.\.\. is not the id of a candidate; add it with 'aicau add'"):
         campaign.abandon(["x" * 1000])
     with pytest.raises(InputError, match="is not the id of a candidate"):
         campaign.abandon(["c1\udcff"])

@@ -201,6 +201,24 @@ def test_what_was_taken_back_can_be_told_again(campaign):
         campaign.untell(77)
 
 
+def test_a_well_is_pending_again_beside_its_replicate(campaign):
+    asked = campaign.ask(1, replicates=2)["id"].tolist()
+    for _ in range(2):
+        told = campaign.tell(table(asked[0], 1.0))
+        assert told["pending"] == 1
+        assert campaign.untell(told["tell"])["pending"] == 1
+        assert campaign.status()["pending"] == 2
+
+
+def test_a_candidate_is_pending_in_one_batch_only(campaign):
+    asked = campaign.ask(1)["id"].tolist()
+    told = campaign.tell(table(asked[0], 1.0))
+    campaign.exclude([one for one in campaign.predict()["id"] if one != asked[0]], "none is left")
+    assert campaign.ask(1)["id"].tolist() == asked
+    assert campaign.untell(told["tell"])["pending"] == 0
+    assert campaign.pending()["id"].tolist() == asked
+
+
 def test_a_forgotten_batch_column_is_added_later(tmp_path):
     with create(tmp_path / "c.db", batch=None) as campaign:
         first = table("c1 c2 c2", [1.0, 2.0, 2.5], ["A", "A", "B"])
@@ -239,6 +257,8 @@ def test_a_preview_keeps_nothing_and_replicates_are_wells(campaign):
     assert len(campaign.pending(ask=2)) == 2
     with pytest.raises(InputError, match="there is no batch 3; 'aicau batches' lists them"):
         campaign.pending(ask=3)
+    with pytest.raises(InputError, match="there is no batch"):
+        campaign.pending("1")
 
 
 def test_a_slip_is_pointed_out_until_it_is_corrected(campaign, tmp_path):

@@ -140,3 +140,18 @@ def test_ids_that_are_numbers_stand_beside_the_names_of_controls(tmp_path):
         pa.Table.from_pandas(batch)
         assert set(batch["id"]) == {*map(str, range(12)), "DMSO"}
         assert campaign.tell(batch[["id", "well"]].assign(y=1.0, plate="P1"))["completed"] == 12
+
+
+def test_an_id_beside_the_well_of_another_is_a_column_that_was_sorted_alone(made):
+    batch = made.ask(4)
+    table = results(batch, "P1", 0.0).assign(well=batch.well)
+    mixed = table.assign(well=[*batch.well[1:4], batch.well[0], *batch.well[4:]])
+    with pytest.raises(
+        InputError, match=rf"row 2, column 'well': .* is in well {batch.well[1]}, and there .* mixed up"
+    ):
+        made.tell(mixed)
+    assert made.status()["measurements"] == 0
+    assert made.tell(table.assign(well=table.well.str.lower()))["completed"] == 4
+    free = sorted(set(made.settings["layout"]["wells"]) - set(batch.well))[0]
+    moved = pd.DataFrame({"id": [batch.id[0]], "y": 7.0, "plate": "P2", "well": [free]})
+    assert made.tell(moved)["new"] == 1  # another well of a laboratory's own

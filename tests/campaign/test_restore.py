@@ -1,6 +1,8 @@
 """export → import → export gives the same files, and a campaign that goes on as the first one would."""
 
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,7 @@ import pandas as pd
 import pytest
 
 from aicau import Campaign
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, StoreError
 
 POOL = pd.DataFrame(
     {
@@ -107,3 +109,45 @@ def test_what_is_no_whole_export_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"events\.csv is missing"):
         Campaign.import_(tmp_path / "out", tmp_path / "b.db")
     assert not (tmp_path / "b.db").exists()
+
+
+def test_an_earlier_copy_in_the_place_of_the_file_is_not_answered_from_the_model_of_the_later_one(tmp_path):
+    place, copy = tmp_path / "c.db", tmp_path / "copy.db"
+    pool = pd.DataFrame({"id": list("abcdefgh"), "x": range(8)})
+
+    def rows(value):
+        return pd.DataFrame({"id": list("efgh"), "y": value})
+
+    with Campaign.create(place, pool, "y") as campaign:
+        campaign.tell(pd.DataFrame({"id": list("abcd"), "y": [1.0, 2.0, 3.0, 4.0]}))
+    copy.write_bytes(place.read_bytes())
+    with Campaign.open(place) as campaign:
+        campaign.tell(rows(900.0))
+        assert campaign.predict()["mean"].max() > 500
+        copy.replace(place)
+        campaign.tell(rows(5.0))  # as many tells as before
+        assert campaign.predict()["mean"].max() < 50
+        place.unlink()
+        with pytest.raises(StoreError, match="cannot be opened: look at its folder"):
+            campaign.status()
+
+
+def test_damage_inside_a_cell_is_one_sentence_that_names_doctor(tmp_path):
+    with Campaign.create(tmp_path / "c.db", pd.DataFrame({"id": list("abc"), "x": range(3)}), "y") as campaign:
+        campaign.ask(1)
+    with closing(sqlite3.connect(tmp_path / "c.db")) as connection:
+        connection.execute("UPDATE proposals SET numbers = '{\"a\": 1'")
+        connection.commit()
+    with (
+        Campaign.open(tmp_path / "c.db") as campaign,
+        pytest.raises(StoreError, match=r"is damaged .* see 'aicau doctor"),
+    ):
+        campaign.pending()
+    with closing(sqlite3.connect(tmp_path / "c.db")) as connection:
+        connection.execute("UPDATE chunks SET features = zeroblob(400)")
+        connection.commit()
+    with (
+        Campaign.open(tmp_path / "c.db") as campaign,
+        pytest.raises(StoreError, match=r"is damaged .* see 'aicau doctor"),
+    ):
+        campaign.ask(1)

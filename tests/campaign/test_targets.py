@@ -71,6 +71,8 @@ def test_a_point_is_pending_until_every_target_came(tmp_path):
         batch = made.ask(4)
         told = made.tell(values(batch)[["id", "gain"]])
         assert (told["new"], told["completed"], told["unrequested"], told["pending"]) == (4, 0, 0, 4)
+        with pytest.raises(InputError, match=r"nothing is measured yet, .*; tell more results of 'loss' first"):
+            made.predict()
         some = values(batch).assign(gain=np.nan, status="")
         some.loc[0, ["loss", "status"]] = [np.nan, "failed"]  # the well failed: of gain there is a value already
         with pytest.raises(InputError, match="row 2, gain, says failed, and"):
@@ -216,6 +218,7 @@ def test_a_slip_is_found_beside_its_own_target(tmp_path):
         (["a", "b"], {"target_weights": {"c": 1}}, "'c' is none of them"),
         (["a", "b"], {"target_weights": {"b": 0}}, "a number above 0; 'b' has 0"),
         ("a", {"target_weights": {"a": 2}}, "a weight is for one of several targets"),
+        (["a", "b"], {"target_weights": [1, 2]}, "weights of targets are given by their names"),
         (["a", "b"], {"goal": "above:2"}, "has a threshold of one target"),
         (["a", "target"], {}, "cannot be called 'target'"),
         (["a", "x"], {}, "has a column 'x', which is to hold the target"),

@@ -105,7 +105,7 @@ def test_correct_says_what_it_replaced(screen):
     (folder / "b.csv").write_text("compound,viability,plate\nc1,9.0,p\n")
     good("tell", screen, folder / "a.csv", "--author", "ada")
     out = good("tell", screen, folder / "b.csv", "--correct", "--author", "bob")
-    assert "b.csv: 1 new measurement; 2 replaced; 0 still pending\nnext: " in out
+    assert "b.csv: 1 new measurement; 2 replaced; 0 still pending\nnote: 1 corrected candidate has fewer values" in out
 
 
 @pytest.mark.parametrize("verb", VERBS)

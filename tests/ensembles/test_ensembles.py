@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from sklearn.ensemble import BaggingRegressor, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, GradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor
 from torch import nn
 
@@ -90,8 +92,24 @@ def test_bad_input_is_one_sentence():
         MLP().fit(torch.zeros(1, 4, 2), torch.zeros(1, 3), keys)
     with pytest.raises(TrainingError, match="scale the target"):
         MLP().fit(torch.rand(1, 9, 2), torch.full((1, 9), 1e30), keys)
+    rows = torch.rand(1, 9, 2), torch.rand(1, 9), keys
     with pytest.raises(InputError, match="has no members"):
-        Members(LinearRegression()).fit(torch.rand(1, 9, 2), torch.rand(1, 9), keys)
+        Members(LinearRegression()).fit(*rows)
+    with pytest.raises(InputError, match=r"do not average to what it predicts .*; use Regressors"):
+        Members(GradientBoostingRegressor(n_estimators=3)).fit(*rows)
+    with pytest.raises(InputError, match=r"such as Ridge.*; got <class"):
+        Members(RandomForestRegressor)
+    with pytest.raises(InputError, match=r"takes a list of them; got LinearRegression"):
+        Regressors(LinearRegression())
+
+
+def test_modules_that_a_factory_must_not_make():
+    rows, one = (torch.rand(1, 9, 2), torch.rand(1, 9), streams.runs(0, 1)), nn.Linear(2, 1)
+    for factory, got in ((lambda d: one, "the same one again"), (lambda d: None, "None")):
+        with pytest.raises(InputError, match=f"makes a new torch.nn.Module each time; it gave {got}"):
+            Modules(factory, epochs=1).fit(*rows)
+    with pytest.raises(InputError, match="one number per row; for 7 rows it gave 21"):
+        Modules(lambda d: nn.Linear(d, 3), epochs=1).fit(*rows)
 
 
 @pytest.fixture
@@ -110,6 +128,14 @@ def test_regressors_are_trained_on_the_other_folds(line):
     np.testing.assert_allclose(predictions[1, 0].numpy(), by_hand)
     tree_rows = ~fitted.unseen[1, 1]
     torch.testing.assert_close(predictions[1, 1][tree_rows], y[1][tree_rows])  # a tree memorises what it saw
+
+
+def test_models_inside_a_pipeline_have_the_seed_of_the_run(line):
+    x, y, keys = line
+    forests = Regressors([make_pipeline(StandardScaler(), RandomForestRegressor(3))] * 2)
+    noisy = y + torch.randn(30, generator=torch.Generator().manual_seed(0))
+    once, again = (forests.fit(x, noisy, keys).predict(x[0]) for _ in range(2))
+    assert torch.equal(once, again)
 
 
 def test_a_forest_gives_its_trees_and_bagging_its_rows(line):

@@ -108,6 +108,9 @@ class Line(Problem):
 def test_a_problem_of_ones_own_runs_in_a_simulation():
     from aicau import simulate
 
+    with pytest.raises(InputError, match="a problem is a name such as 'type2', or a Problem of your own; got <class"):
+        simulate(Line, ["random"], initial=5, batch_size=2, rounds=2, runs=2)
+
     result = simulate(Line(), ["random", "lc"], initial=5, batch_size=2, rounds=2, runs=2, device="cpu")
     assert result.problem == "line"
     assert result.mse.shape == (2, 2, 3)
@@ -131,6 +134,15 @@ def test_a_table_is_replayed_without_replacement(table):
     assert table.truth.tolist() == [2, 6]
     assert table.aleatoric.tolist() == [1, 1]
     assert table.capacity.tolist() == [3, 3]
+
+
+def test_batch_ids_of_a_table_may_be_an_array_or_a_column():
+    arrays = "t", [[0.0], [1.0]], ["a", "b"], ["a", "a", "b"], [1.0, 3.0, 5.0]
+    for batch in (np.array([2, 1, 2]), pd.Series([2, 1, 2]), [2, 1, 2], np.array(["y", "x", "y"]), ["p", 1, "p"]):
+        assert TableProblem.from_arrays(*arrays, batch=batch).batch.tolist() == [1, 0, 1]
+    for gap in (None, float("nan")):
+        with pytest.raises(InputError, match="measurement 1 has no batch id"):
+            TableProblem.from_arrays(*arrays, batch=["p", gap, "p"])
 
 
 def test_a_table_refuses_what_it_does_not_hold(table):

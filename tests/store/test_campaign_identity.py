@@ -143,6 +143,16 @@ def test_corrections_that_say_nothing_new_change_nothing(campaign):
     assert ("c2", 3.5, "P1") in values(campaign)
 
 
+def test_a_correction_of_one_of_two_replicates_says_that_both_gave_way(campaign):
+    campaign.tell(table("c1 c1 c2", [1.0, 2.0, 3.0], replicate=[1, 2, 1]))
+    told = campaign.tell(table("c1 c2", [2.5, 3.5]), correct=True)
+    assert told["superseded"] == 3
+    assert "1 corrected candidate has fewer values than before" in told["warnings"][0]
+    campaign.untell(told["tell"])
+    assert campaign.tell(table("c1", [2.5], replicate=[2]), correct=True)["warnings"] == ()
+    assert [value for _, value, _ in values(campaign)] == [1.0, 2.5, 3.0]
+
+
 def test_a_correction_does_not_answer_a_pending_point(campaign):
     campaign.tell(table(" ".join(POOL["id"]), POOL.x))
     asked = campaign.ask(1)["id"][0]

@@ -17,7 +17,7 @@ from aicau import tables
 from aicau.core.errors import InputError
 from aicau.tables import candidates, results
 
-IDS = pa.array(["00117", "00118", "x-1", "Ünit 5", "7"])
+IDS = pa.array(["00117", "00118", "x-1", "Ünit 5", "7", "1e5"])
 TRUTH = [("00117", 1.5, "P1"), ("00118", 2.25, "P1"), ("x-1", None, "P1")]
 HEADER = ["well_id", "signal", "plate", "status"]
 ROWS = [["00117", "1.5", "P1", ""], ["00118", "2.25", "P1", ""], ["x-1", "", "P1", "failed"]]
@@ -63,6 +63,14 @@ def trailing(made):
     """What a spreadsheet leaves: formats without a value, far away."""
     made.active.cell(200, 30).number_format = "0.00"
     made.active.cell(40, 7).value = ""
+
+
+def percentages(*cells):
+    def change(made):
+        for cell in cells:
+            made.active[cell].number_format = "0.0%"
+
+    return change
 
 
 def hidden(made):
@@ -113,7 +121,12 @@ READ = {
     "zeros kept by a quoted formula": text([[f'"=""{row[0]}"""', *row[1:]] for row in ROWS]),
     "names in other case": text(header=["Well_ID", "SIGNAL", " Plate", "Status "]),
     "blanks around ids and plates": text([[f" {row[0]} ", row[1], f" {row[2]}", row[3]] for row in ROWS]),
+    "letters as macOS encodes them": (text([["U\u0308nit 5", "3", "P1", ""]]), [("Ünit 5", 3.0, "P1")]),
     "scientific numbers": text(with_cell(0, 1, "15E-1")),
+    "a typeset minus": (
+        text([["7", "\u22121.5", "P1", ""], ["7", "\u22122.25", "P1", ""]]),
+        [("7", -1.5, "P1"), ("7", -2.25, "P1")],
+    ),
     "a comma that can only be a decimal one": text(with_cell(0, 1, "1,500"), mark=";", comma=True),
     "other columns": text([[*row, "x"] for row in ROWS], [*HEADER, "note"]),
     "another order": text([row[::-1] for row in ROWS], HEADER[::-1]),
@@ -136,6 +149,15 @@ READ = {
         book(("S", [HEADER, [7, 3, 1, None], [7, 4.5, 1.0, None]])),
         [("7", 3.0, "1"), ("7", 4.5, "1")],
     ),
+    "excel, all results as percentages": book(("S", NUMBERS), change=percentages("B2", "B3")),
+    "excel, days as plates": (
+        book(("S", [HEADER, ["7", 3, datetime.date(2026, 5, 1), None], ["7", 4, datetime.datetime(2026, 5, 2), None]])),
+        [("7", 3.0, "2026-05-01"), ("7", 4.0, "2026-05-02")],
+    ),
+    "a frame with days as plates": (
+        pd.DataFrame({"well_id": [7, 7], "signal": [3.0, 4.0], "plate": pd.to_datetime(["2026-05-01", "2026-05-02"])}),
+        [("7", 3.0, "2026-05-01"), ("7", 4.0, "2026-05-02")],
+    ),
     "a frame with a missing number": (
         pd.DataFrame({"well_id": [7, 7], "signal": [3.0, np.nan], "plate": [1.0, 2.0], "status": ["", "failed"]}),
         [("7", 3.0, "1"), ("7", None, "2")],
@@ -146,7 +168,8 @@ REFUSED = {
     "ids with a decimal": (text(with_cell(0, 0, "117.0")), "'00117' is one: write it so"),
     "excel, ids without their zeros": (book(("S", [HEADER, [117, 1.5, "P1", None]])), "took its zeros away"),
     "an id in another case": (text(with_cell(2, 0, "X-1")), "row 4, column 'well_id': 'X-1' .* did you mean 'x-1'"),
-    "an unknown id": (text(with_cell(2, 0, "q")), "'q' is not the id of a candidate; 'aicau add' takes new"),
+    "an id that a spreadsheet took for a number": (text(with_cell(2, 0, "1.00E+05")), "did you mean '1e5'"),
+    "an unknown id": (text(with_cell(2, 0, "q")), "'q' is not the id of a candidate; add it with 'aicau add' if"),
     "a name with a blank": (text(header=["Well ID", *HEADER[1:]]), "no column 'well_id'; .* did you mean 'Well ID'"),
     "a name with a slip": (
         text(header=["well_id", "signl", *HEADER[2:]]),
@@ -177,6 +200,10 @@ REFUSED = {
     "excel, no such sheet": (book(("A", NUMBERS)), "no sheet 'B'; it has 'A'", {"sheet": "B"}),
     "a sheet of a CSV file": (text(), "is no Excel file and has no sheets; leave --sheet out", {"sheet": "A"}),
     "excel, a formula never computed": (book(("S", NUMBERS), change=unsaved), "cell B2 is a formula without its value"),
+    "excel, percentages beside other numbers": (
+        book(("S", NUMBERS), change=percentages("B2")),
+        "row 2, column 'signal': expected a number, got '150%'; write the number alone, without a unit",
+    ),
     "excel, an error": (
         book(("S", [HEADER, ["00117", "#DIV/0!", "P1", None]])),
         "row 2, column 'signal': expected a number, got '#DIV/0!'",
@@ -270,11 +297,12 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
         {
             "id": range(6),
             "dose": [1.0, 2, 3, 4, 5, 6],
-            "ph": range(6),
+            "ph": [f"\u2212{i}.5" for i in range(6)],
             "mass": [f"{i} mg" for i in range(6)],
             "day": [f"2026-05-0{i + 1}" for i in range(6)],
             "smiles": ["C" * (i + 1) for i in range(6)],
             "solvent": ["oil", "Oil", "water"] * 2,
+            "limit": ["<1"] * 4 + ["4", "5"],
             "note": "x",
         }
     )
@@ -282,13 +310,67 @@ def test_what_was_understood_of_a_pool_and_what_reads_oddly(tmp_path):
     assert candidates.summary(columns) == (
         "2 numbers (dose, ph), category 'mass' with 6 levels (0 mg, 1 mg, 2 mg, 3 mg ...), category 'day' with 6 levels"
         " (2026-05-01, 2026-05-02, 2026-05-03, 2026-05-04 ...), category 'smiles' with 6 levels (C, CC, CCC, CCCC ...),"
-        " category 'solvent' with 3 levels (Oil, oil, water), 1 ignored (note)"
+        " category 'solvent' with 3 levels (Oil, oil, water), category 'limit' with 3 levels (4, 5, <1),"
+        " 1 ignored (note)"
     )
     price = [{"name": "price", "levels": ["$5", "<10", "\u20ac 7"]}]
     assert "without their unit" in candidates.notes(price, 9)[0]
     notes = candidates.notes(columns, 6)
-    assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent"]
+    assert [words.split("'")[1] for words in notes] == ["mass", "day", "smiles", "solvent", "limit"]
     for words, part in zip(
-        notes, ("without their unit", "--ignore day", "--ignore smiles", "'oil' looks like 'Oil'"), strict=True
+        notes,
+        ("without their unit", "--ignore day", "--ignore smiles", "'oil' looks like 'Oil'", "2 of them numbers"),
+        strict=True,
     ):
         assert part in words
+
+
+def test_numbers_of_rows_that_pandas_keeps_are_no_feature(tmp_path):
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "dose": [1.0, 2.0, 4.0]})
+    frame.to_csv(tmp_path / "once.csv")
+    pd.read_csv(tmp_path / "once.csv").to_csv(tmp_path / "twice.csv")  # Unnamed: 0
+    pd.read_csv(tmp_path / "twice.csv").to_csv(tmp_path / "thrice.csv")  # Unnamed: 0.1
+    frame.iloc[[2, 0, 1]].to_parquet(tmp_path / "some.parquet")  # __index_level_0__
+    files = [tmp_path / name for name in ("once.csv", "twice.csv", "thrice.csv", "some.parquet")]
+    assert [tables.read(file).columns for file in files] == [("id", "dose")] * 4
+    assert tables.read_pool(files[-1], in_place=True).columns == ("id", "dose")
+    assert tables.read(pd.read_csv(tmp_path / "twice.csv")).columns == ("id", "dose")
+    frame.set_index(pd.Index(["x", "y", "z"])).to_parquet(files[-1])  # texts may be the ids
+    assert len(tables.read(files[-1]).columns) == 3
+
+
+def test_a_standard_error_of_one_value_is_pointed_out():
+    frame = pd.DataFrame({"well_id": ["7", "x-1"], "signal": [1.0, 2.0], "sem": [0.1, 0.1], "count": [1, 3]})
+    _, notes = results.parse(tables.read(frame), "well_id", ["signal"], None, IDS)
+    assert notes == ["1 row has a standard error beside count 1, which is not used: write how many values a mean is of"]
+    assert results.parse(tables.read(frame.assign(sem=[0.0, 0.1])), "well_id", ["signal"], None, IDS)[1] == []
+
+
+def test_rows_that_a_filter_hides_are_read_and_pointed_out(tmp_path):
+    def hide(made):
+        made.active.row_dimensions[3].hidden = True
+        made.active.row_dimensions[99].hidden = True
+
+    (tmp_path / "file.xlsx").write_bytes(book(("S", NUMBERS), change=hide))
+    sheet = tables.read(tmp_path / "file.xlsx")
+    assert sheet.rows == 3
+    assert sheet.notes == ("1 row is hidden in the spreadsheet (row 3), and read; delete what does not count",)
+    (tmp_path / "file.xlsx").write_bytes(book(("S", NUMBERS)))
+    assert tables.read(tmp_path / "file.xlsx").notes == ()
+
+
+def test_a_date_among_ids_is_a_name_that_a_spreadsheet_changed(tmp_path):
+    rows = [["gene", "dose"], ["TP53", 1], [datetime.datetime(2026, 9, 1), 2], ["MYC", 3]]
+    (tmp_path / "pool.xlsx").write_bytes(book(("S", rows)))
+    with pytest.raises(
+        InputError, match=r"row 3, column 'gene': '2026-09-01 00:00:00' is a date, and other ids are none"
+    ):
+        candidates.distinct_ids(tables.read(tmp_path / "pool.xlsx"), "gene")
+    days = pd.DataFrame({"gene": ["2026-09-01 00:00:00", "2026-09-02 00:00:00"], "dose": [1, 2]})
+    assert len(candidates.distinct_ids(tables.read(days), "gene")) == 2  # all of them: meant so
+
+
+def test_a_date_for_a_feature_says_how_to_leave_it_out():
+    frame = pd.DataFrame({"id": ["a", "b"], "made": pd.to_datetime(["2026-05-01", "2026-05-02"]), "dose": [1, 2]})
+    with pytest.raises(InputError, match=r"column 'made': expected numbers, got dates or times; .* --ignore made"):
+        candidates.describe(tables.read(frame), "id")

@@ -128,7 +128,7 @@ class Looking:
         """The points that were asked for and neither told nor abandoned yet, as `ask` handed them out; of one batch
         (its number in `batches`) or of all."""
         with self.store.reading() as session:
-            if ask is not None and not 0 < ask <= session.number(schema.asks.c.id):
+            if ask is not None and ask not in range(1, session.number(schema.asks.c.id) + 1):
                 raise InputError(f"there is no batch {ask}; 'aicau batches' lists them with their numbers")
             return handed_out(session, session.proposals(ask, PENDING))
 

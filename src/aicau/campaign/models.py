@@ -81,16 +81,16 @@ class Models:
 
     def ready(self, moment: Moment) -> "Model | None":
         """The model of this moment's measurements if it is in memory or in the store."""
-        if self.last is None or self.last[0] != moment.basis:
+        if self.last is None or self.last[0] != moment.measured:
             kept = self.kept(moment.basis)
-            self.last = None if kept is None else (moment.basis, kept)
+            self.last = None if kept is None else (moment.measured, kept)
         return None if self.last is None else self.last[1]
 
     def at(self, moment: Moment) -> "Model":
         """The model of this moment's measurements, fitted if need be."""
         if (found := self.ready(moment)) is None:
             found = self.fit(moment)
-            self.last = (moment.basis, found)
+            self.last = (moment.measured, found)
         return found
 
     def told(self, moment: Moment) -> "Told":
@@ -168,5 +168,6 @@ class Models:
         with self.store.reading() as session:
             moment = Moment.read(session)
         if missing := self.missing(moment):
-            raise InputError(f"{missing}, so there is nothing to predict from; tell more results first")
+            target = self.store.settings["target"]
+            raise InputError(f"{missing}, so there is nothing to predict from; tell more results of {target!r} first")
         return self.at(moment)

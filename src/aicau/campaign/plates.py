@@ -20,7 +20,7 @@ from aicau.campaign.setup import targets_of
 from aicau.core.errors import InputError, shown
 from aicau.store import PENDING, Session, changes, schema
 from aicau.tables import results
-from aicau.tables.candidates import described
+from aicau.tables.candidates import all_ids, described
 from aicau.tables.sheet import Sheet
 
 KIND = "controls"
@@ -79,6 +79,8 @@ def split(sheet: Sheet, session: Session) -> tuple[Sheet, list[Control]]:
         id = session.settings["id"]
         names = _by_well(sheet, session, well, every)
         sheet = replace(sheet, table=sheet.table.append_column(id, pa.array(names, pa.string())))
+    elif well is not None:
+        _check_wells(sheet, session, id, well, every)
     known = control_names(session)
     mine = np.array([one in known for one in _texts(sheet, id)], dtype=bool)
     return (sheet.where(~mine), _controls(sheet.where(mine), session.settings, id)) if mine.any() else (sheet, [])
@@ -112,13 +114,43 @@ def _well(sheet: Sheet, row: int, text: str) -> str:
         raise InputError(f"{sheet.at(row, 'well')}: {error}") from error
 
 
+def _placed(session: Session) -> list[tuple[Any, str]]:
+    """The proposed points that have a well, and their wells."""
+    every = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
+    return [(row, well) for row, well in every if well is not None]
+
+
+def _contents(placed: list[tuple[Any, str]], every: dict[int, dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """What stands in each well of each batch: the number of a candidate, or the name of a control."""
+    found: dict[int, dict[str, Any]] = defaultdict(dict)
+    for row, well in placed:
+        found[row.ask][well] = row.candidate
+    for ask, one in every.items():
+        found[ask] |= {at: name for name, own in one["controls"].items() for at in own}
+    return found
+
+
+def _check_wells(sheet: Sheet, session: Session, id: str, well: str, every: dict[int, dict[str, Any]]) -> None:
+    """An id beside the well of another one: a column was sorted without the others."""
+    ids, there = all_ids(session.ids()), defaultdict[str, list[dict[str, str]]](list)
+    for own in _contents(_placed(session), every).values():
+        named = {at: one if isinstance(one, str) else ids[one].as_py().strip() for at, one in own.items()}
+        for name in set(named.values()):
+            there[name].append(named)
+    for line, (name, text) in enumerate(zip(_texts(sheet, id), _texts(sheet, well), strict=True)):
+        at = _well(sheet, line, text) if name in there else ""
+        if at and all(own.get(at, name) != name for own in there[name]):
+            raise InputError(
+                f"{sheet.at(line, well)}: {shown(name)} is in well {at}, and there {shown(there[name][0][at])} was put;"
+                " were rows mixed up? If the ids are right, leave the column 'well' out"
+            )
+
+
 def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[str, Any]]) -> list[str]:
     """The candidate or control in each well of each plate, by id or name."""
     plates, texts = _texts(sheet, sheet.called(session.settings["batch"]), empty=False), _texts(sheet, well)
-    places: dict[int, dict[str, Any]] = defaultdict(dict)  # ask -> well -> candidate, or the name of a control
     placed = _placed(session)
-    for row, at in placed:
-        places[row.ask][at] = row.candidate
+    places = _contents(placed, every)
     on: dict[str, set[int]] = defaultdict(set)  # plate -> candidates with results of it
     for row in session.measurements(current=False):
         on[row.batch or ""].add(row.candidate)
@@ -132,8 +164,6 @@ def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[st
                 f"{sheet.name}: {words}, so it is not clear what plate {plate!r} holds; add the column of ids"
             )
         asks[plate] = some[0]
-    for ask in {*asks.values()} & every.keys():
-        places[ask] |= {at: name for name, own in every[ask]["controls"].items() for at in own}
     found: list[Any] = [places[asks[plate]].get(_well(sheet, n, texts[n])) for n, plate in enumerate(plates)]
     if None in found:
         n = found.index(None)
@@ -142,12 +172,6 @@ def _by_well(sheet: Sheet, session: Session, well: Any, every: dict[int, dict[st
     index = sorted({one for one in found if isinstance(one, int)})
     names = dict(zip(index, described(session, index).iloc[:, 0].astype(str), strict=True))
     return [names.get(one, one) for one in found]
-
-
-def _placed(session: Session) -> list[tuple[Any, str]]:
-    """The proposed points that have a well, and their wells."""
-    every = [(row, json.loads(row.numbers).get("well")) for row in session.proposals()]
-    return [(row, well) for row, well in every if well is not None]
 
 
 def kept(session: Session, basis: int | None = None) -> list[Control]:

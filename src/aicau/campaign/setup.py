@@ -66,6 +66,8 @@ def check_targets(targets: Sequence[str], shares: Mapping[str, float] | None, go
         raise InputError(f"the target {double[0]!r} is named twice; name each once")
     if len(names) > 1 and "target" in map(folded, names):
         raise InputError("one of several targets cannot be called 'target'; choose another name")
+    if not isinstance(shares or {}, Mapping):
+        raise InputError(f"weights of targets are given by their names, such as {{'yield': 2}}; got {shown(shares)}")
     given = {str(name).strip(): share for name, share in (shares or {}).items()}
     for name, share in given.items():
         if name not in names or len(names) == 1:

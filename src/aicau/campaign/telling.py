@@ -23,6 +23,7 @@ from aicau.store import PENDING, Measurement, Session, Told, add_tell, changes, 
 from aicau.tables import candidates, results
 from aicau.tables.sheet import Sheet
 
+MOST_LOOKED_UP = 1_000_000  # candidates: to read their features again takes time
 MOST_WRONG = 20  # rows that are named; a file with more is wrong as a whole
 NEW, KNOWN, CONTROL, BLANK, WRONG = "new", "known already", "control", "not filled in", "looks wrong"
 # Measurements of candidates, those of controls, notes on how they were read, and the table without controls.
@@ -133,6 +134,7 @@ class Telling(Looking):
             ids = pa.concat_arrays([ids, pa.array(names, pa.string())])  # a mistyped id may be that of a control
             how = (settings["batch"], ids, self.task, {column["name"] for column in settings["columns"]})
             rows, notes = results.parse(rest, settings["id"], list(self.targets), *how)
+            self._check_features(rest, {row.line: row.candidate for row in rows})
         values = [(row.value, f"row {row.line}") for row in rows] + [(c.value, f"control {c.name}") for c in controls]
         for value, where in values if is_log(settings) else ():
             if value is not None and value <= 0:
@@ -141,6 +143,30 @@ class Telling(Looking):
                     " write 'failed' in a column 'status' if it could not be measured, or make a campaign without it"
                 )
         return rows, controls, notes, rest
+
+    def _check_features(self, sheet: Sheet, told: dict[int, int]) -> None:
+        """A file of `ask` holds features of candidates: the same numbers in another order are a column that was sorted
+        without the others."""
+        columns = [one for one in self.settings["columns"] if one["kind"] == "number" and sheet.has(one["name"])]
+        told = {line: candidate for line, candidate in told.items() if candidate < self.n}  # others are controls
+        if not columns or len(told) < 2 or self.n > MOST_LOOKED_UP:
+            return
+        with self.store.reading() as session:
+            known = candidates.described(session, list(told.values()))
+        at = np.searchsorted([sheet.row(row) for row in range(sheet.rows)], list(told))
+        for column in columns:
+            name, own = column["name"], known[column["name"]].to_numpy(dtype=float)
+            try:
+                here = sheet.numbers(name, sheet.blank(name))[at]
+            except InputError:
+                continue  # nobody reads it
+            off, sorted_off = np.abs(here - own), np.abs(np.sort(here) - np.sort(own))
+            if off.max() > 10 * sorted_off.max() + column["scale"] / 10:  # never where a cell is empty
+                row = int(off.argmax())
+                raise InputError(
+                    f"{sheet.at(int(at[row]), name)}: {here[row]:g} belongs to another row, and to this candidate"
+                    f" {own[row]:g}; was one column sorted alone? If ids and results fit, leave {name!r} out"
+                )
 
     def _store(
         self, session: Session, sheet: Sheet, parsed: Parsed, correct: bool, source: str | None, new: Sequence[str]

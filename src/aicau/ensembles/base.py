@@ -11,6 +11,7 @@ from aicau.core import streams
 from aicau.core.errors import InputError
 from aicau.core.pool import OnDemand, Rows
 from aicau.core.streams import Purpose
+from aicau.core.task import Task
 
 Run = int | slice | list[int]
 Function = Callable[[Tensor], Tensor]  # (n, d) -> (n,), or (n, c) for classes; of all members with (K,) in front
@@ -63,6 +64,27 @@ def predicted(fitted: Fitted, x: Any, runs: int) -> Any:  # (n, d) -> (..., K, n
     if isinstance(x, Rows):
         return OnDemand(fitted.predict, x)
     return torch.cat([fitted.predict(part) for part in x.split(AT_ONCE)], runs + 1)
+
+
+def check_predictions(task: Task, predictions: Any, runs: int) -> Any:  # (..., K, n[, c])
+    """What members predict, as the task wants it; an error says what an ensemble gives in its place."""
+    if not isinstance(predictions, Tensor):  # read when it is wanted
+        return predictions
+    wanted = (task.classes,) if task.probabilities else ()
+    if tuple(predictions.shape[runs + 2 :]) != wanted:
+        each = f"{task.classes} probabilities" if wanted else "one number"
+        raise InputError(
+            f"for {task.name} a member predicts {each} of each candidate, and this ensemble gives another shape; make"
+            f" it for the task, as MLP(task={task})"
+        )
+    if not bool(torch.isfinite(predictions).all()):
+        raise InputError("the ensemble predicts NaN or infinity for some candidates; check its model on these features")
+    if task.name == "count" and bool((predictions < 0).any()):
+        raise InputError(
+            f"the ensemble predicts counts below 0; use one that cannot, as MLP(task={task}), or a forest or a Poisson"
+            " regression of scikit-learn"
+        )
+    return predictions
 
 
 def check_rows(x: Tensor, y: Tensor, keys: Tensor) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from aicau.core import checks, streams
-from aicau.core.errors import InputError, TrainingError
+from aicau.core.errors import InputError, TrainingError, shown
 from aicau.core.streams import Purpose
 from aicau.ensembles.base import FittedFunctions, Function, check_rows, each_run, one_hot
 from aicau.ensembles.scikit import fit_each
@@ -55,12 +56,18 @@ class Modules:
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the members of every run, one after another."""
         targets = one_hot(y, self.classes) if self.classes else y[..., None]
-        return fit_each(self.members, x, y, targets, keys, self._train)
+        return fit_each(self.members, x, y, targets, keys, partial(self._train, []))
 
-    def _train(self, member: int, x: Tensor, y: Tensor, seed: int) -> Function:  # (l, d), (l, c)
+    def _train(  # (l, d), (l, c)
+        self, made: list[nn.Module], member: int, x: Tensor, y: Tensor, seed: int
+    ) -> Function:
         with torch.random.fork_rng(devices=[x.device] if x.device.type == "cuda" else []):
             torch.manual_seed(seed)
-            module = self.factory(x.shape[-1]).to(x.device)
+            module = self.factory(x.shape[-1])
+            if not isinstance(module, nn.Module) or any(module is other for other in made):
+                got = "the same one again" if isinstance(module, nn.Module) else shown(module)
+                raise InputError(f"the factory of Modules makes a new torch.nn.Module each time; it gave {got}")
+            made.append(module.to(x.device))
             kind = next((p.dtype for p in module.parameters()), torch.float32)
             optimiser = torch.optim.Adam(module.parameters(), self.learning_rate)
             x, y = x.to(kind), y.to(kind)
@@ -83,6 +90,8 @@ class Modules:
 
     def _loss(self, raw: Tensor, target: Tensor) -> Tensor:
         if not self.classes:
+            if raw.numel() != len(target):
+                raise InputError(f"a module must give one number per row; for {len(target)} rows it gave {raw.numel()}")
             return nn.functional.mse_loss(raw.reshape(-1), target[:, 0])
         if raw.shape != target.shape:
             wanted, got = tuple(target.shape), tuple(raw.shape)

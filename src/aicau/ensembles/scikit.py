@@ -4,6 +4,7 @@ A class that a member never saw gets probability 0 from it, which would make the
 with the uniform distribution (`floor`).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aicau.core import checks, streams
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.core.streams import Purpose
 from aicau.ensembles.base import FittedFunctions, Function, check_rows, each_run, fold_membership, one_hot
 
@@ -132,6 +133,9 @@ class Members:
 
     estimator: Any
 
+    def __post_init__(self) -> None:
+        _check_some([self.estimator])
+
     def fit(self, x: Tensor, y: Tensor, keys: Tensor) -> FittedFunctions:
         """Train the model of every run, one after another."""
         check_rows(x, y, keys)
@@ -144,6 +148,12 @@ class Members:
                 raise InputError(f"{kind} has no members after fitting; use Regressors for a list of models")
             columns = getattr(model, "estimators_features_", [slice(None)] * len(members))
             runs.append(together([values_of(m, c) for m, c in zip(members, columns, strict=True)]))
+            whole, mean = values_of(model)(a).double(), runs[-1](a).double().mean(0)
+            if not torch.allclose(whole, mean, rtol=1e-4, atol=1e-4 * float(whole.abs().max())):
+                raise InputError(
+                    f"the members of a {type(model).__name__} do not average to what it predicts (they may be steps of"
+                    " it); use Regressors for a list of models"
+                )
             out = torch.zeros(len(members), len(b), dtype=torch.bool)
             for k, rows in enumerate(getattr(model, "estimators_samples_", [])):
                 out[k] = True
@@ -153,8 +163,12 @@ class Members:
 
 
 def _check_some(estimators: Sequence[Any]) -> None:
+    if not isinstance(estimators, Sequence):
+        raise InputError(f"an ensemble of several models takes a list of them; got {shown(estimators)}")
     if len(estimators) == 0:
         raise InputError("an ensemble needs at least one member; got none")
+    if wrong := [one for one in estimators if isinstance(one, type) or not hasattr(one, "fit")]:
+        raise InputError(f"a member is an object with fit and predict, such as Ridge(); got {shown(wrong[0])}")
 
 
 def fit_each(
@@ -186,11 +200,13 @@ def seeds(keys: Tensor, members: int) -> Tensor:  # (..., K) non-negative 31-bit
 
 
 def seeded(model: Any, seed: int) -> Any:
-    """A copy of a model, with `random_state` set where that was left open."""
+    """A copy of a model, with `random_state` set where that was left open, also in the models inside a pipeline."""
     model = deepcopy(model)
     parameters = model.get_params() if hasattr(model, "get_params") else {}
-    if "random_state" in parameters and parameters["random_state"] is None:
-        model.set_params(random_state=seed)
+    if left := [
+        name for name, value in parameters.items() if re.search(r"(^|__)random_state$", name) and value is None
+    ]:
+        model.set_params(**dict.fromkeys(left, seed))
     return model
 
 

@@ -71,7 +71,7 @@ class TableProblem(Problem):
     ) -> "TableProblem":
         """From a table of points and a table of measurements that share an id. Points never measured are left out."""
         features, values = checks.features(x), checks.numbers(y, "y")
-        ids, row_ids = list(ids), list(row_ids)
+        ids, row_ids, batch = list(ids), list(row_ids), None if batch is None else list(batch)
         if len(ids) != features.shape[0] or len(set(ids)) != len(ids):
             raise InputError(f"{features.shape[0]} points need as many distinct ids; got {len(set(ids))}")
         if len(row_ids) != values.shape[0] or not row_ids:
@@ -82,7 +82,12 @@ class TableProblem(Problem):
         kept = [row for row, name_ in enumerate(ids) if name_ in measured]
         place = {ids[row]: new for new, row in enumerate(kept)}
         pool = Pool(features[kept], tuple(str(ids[row]) for row in kept))
-        level = {word: number for number, word in enumerate(sorted(set(batch or ())))}
+        if (
+            missing_at := next((row for row, one in enumerate(batch or ()) if one is None or one != one), None)
+        ) is not None:
+            raise InputError(f"measurement {missing_at} has no batch id; give each measurement one, or leave batch out")
+        words = sorted(set(batch or ()), key=lambda one: (str(type(one)), one))  # numbers beside text, too
+        level = {word: number for number, word in enumerate(words)}
         levels = None if batch is None else torch.tensor([level[word] for word in batch], dtype=torch.int64)
         return cls(name, pool, torch.tensor([place[i] for i in row_ids]), values, levels, daily)
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from aicau import ensembles
 from aicau.core import checks, streams
 from aicau.core.engine import HERE, Engine
-from aicau.core.errors import InputError
+from aicau.core.errors import InputError, shown
 from aicau.core.statistics import Interval, mean_interval, paired_ratio
 from aicau.ensembles import Ensemble
 from aicau.problems import Problem, make
 from aicau.round import Round
 from aicau.simulation.loop import Lane, Work, compute
-from aicau.strategy import Chooser, Strategy
+from aicau.strategy import Chooser, chooser
 
 Progress = Callable[[int, int], None]  # (rounds done, rounds in all)
 
@@ -158,8 +158,10 @@ def simulate(
     """
     begin = time.perf_counter()
     problem = make(problem) if isinstance(problem, str) else problem
+    if not isinstance(problem, Problem):
+        raise InputError(f"a problem is a name such as 'type2', or a Problem of your own; got {shown(problem)}")
     strategies = [strategies] if isinstance(strategies, str) else strategies
-    chosen = [Strategy.parse(s, task=problem.task) if isinstance(s, str) else s for s in strategies]
+    chosen = [chooser(one, problem.task) for one in strategies]
     if not chosen or len({s.name for s in chosen}) != len(chosen):
         raise InputError(f"name at least one strategy, each once; got {[s.name for s in chosen]}")
     work = Work(

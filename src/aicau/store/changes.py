@@ -17,7 +17,7 @@ from aicau.core.errors import InputError, shown
 from aicau.store import identity
 from aicau.store.identity import Measurement
 from aicau.store.schema import asks, events, tells
-from aicau.store.session import ABANDONED, PENDING, Session
+from aicau.store.session import ABANDONED, COMPLETED, FAILED, PENDING, Session
 
 NUMBERED = ("add", "change", "rename", "untell")  # those that take the number of a tell
 KINDS = (*NUMBERED, "exclude", "include")
@@ -174,9 +174,10 @@ def untell(session: Session, tell: int, author: str) -> tuple[int, int, int]:
     back = [row for row in rows if row.superseded_by == tell]
     number = numbered(session, "untell", author, [_again(row) for row in back], tell=tell, gone=len(own))
     session.supersede([row.id for row in own], number)
-    waiting = set(session.candidates(PENDING)) | set(barred(session, ()))
+    closed, waiting = barred(session, ()), {row.candidate: row.ask for row in session.proposals(status=PENDING)}
     answered = {(ask, position) for ask, position, *_ in told[0].get("answers", told[0].get("answered", ()))}
-    points = [row for row in session.proposals() if row.candidate not in waiting]
+    points = [row for row in session.proposals() if row.status in (COMPLETED, FAILED) and row.candidate not in closed]
+    points = [row for row in points if waiting.get(row.candidate, row.ask) == row.ask]  # in no other batch
     keys = [key for row in points if (key := (row.ask, row.position)) in answered]
     session.move(keys, PENDING)
     return len(own), len(back), len(keys)
@@ -216,6 +217,11 @@ class Moment:
     pending: list[int] = field(default_factory=list)  # candidates
     barred: list[int] = field(default_factory=list)  # candidates excluded, or given up and not measured since
     change: int = 0  # number of the last change
+
+    @property
+    def measured(self) -> int:
+        """The same for the same measurements: a file may be replaced by an earlier copy, and go on from there."""
+        return hash((self.basis, *map(tuple, self.rows)))
 
     @classmethod
     def read(cls, session: Session) -> "Moment":

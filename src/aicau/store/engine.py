@@ -4,6 +4,7 @@ Only SQLite opens an SQLite file. When any other descriptor of it is closed, POS
 of other threads included: two writers would then destroy the file.
 """
 
+import json
 import os
 import re
 import sqlite3
@@ -12,9 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, exc, make_url, text
 
 from aicau.core.errors import AicauError, InputError, StoreError, secretive, shown, without_password
+from aicau.core.files import reason
 
 WAIT = 120.0  # seconds for another writer to finish
 ADDRESS = "a campaign's address looks like postgresql://user@host/database; in a password write @ as %40, / as %2F"
@@ -131,7 +134,7 @@ def transaction(engine: Engine, where: str, writing: bool) -> Iterator[Connectio
 def _unchanged(engine: Engine, where: str) -> Iterator[None]:
     """A user who may only read a file without a log takes no lock: refuse what was read while its owner wrote."""
     path = Path(str(engine.url.database))
-    if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists():
+    if engine.dialect.name != "sqlite" or writable(path) or _log(path).exists() or not path.exists():
         yield
         return
     before = path.stat()
@@ -150,6 +153,8 @@ def explained(where: str) -> Iterator[None]:
         yield
     except (exc.DBAPIError, exc.TimeoutError, sqlite3.Error) as error:
         raise fault(where, error) from error
+    except (json.JSONDecodeError, pa.ArrowInvalid) as error:
+        raise StoreError(f"{where} is damaged ({reason(error)}): see 'aicau doctor'; nothing was changed") from error
     except OverflowError as error:  # of SQLite
         raise InputError(f"{where} keeps no whole numbers of more than 64 bits; nothing was changed") from error
 

@@ -59,7 +59,7 @@ def add_tell(
         found = identity.known(rows, _beside(session, rows, gone), waiting)
     else:
         found = identity.Compared()
-    warnings = _warnings(rows, found, waiting)
+    warnings = _warnings(rows, found, waiting) + (_fewer(found) if correct else [])
     if not found.new:
         tell = earlier or max(row.tell for row in found.matched)
         return Told(tell, len(rows), known=len(rows), pending=len(asked), already=True, warnings=tuple(warnings))
@@ -124,6 +124,21 @@ def _warnings(rows: Sequence[Measurement], found: identity.Compared, waiting: Co
             " were not stored again; are they new measurements? number them in a column 'replicate'"
         )
     return words
+
+
+def _fewer(found: identity.Compared) -> list[str]:
+    """Corrections with fewer values than gave way: one of two replicates may be meant."""
+    left = Counter[tuple[int, str, str]]()
+    for sign, some in ((1, found.replaced), (-1, found.new)):
+        for row in some:
+            left[row.candidate, (row.batch or "").strip(), row.target] += sign * row.repeats
+    if not (count := sum(number > 0 for number in left.values())):
+        return []
+    return [
+        f"{count} corrected {'candidate has' if count == 1 else 'candidates have'} fewer values than before: all of its"
+        " id and batch gave way; if one of them was meant, take this tell back with 'aicau untell' and number it in a"
+        " column 'replicate'"
+    ]
 
 
 def _settle(asked: Sequence[Any], found: identity.Compared, answered: Answers, targets: Sequence[str]) -> Answers:

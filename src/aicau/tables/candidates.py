@@ -21,7 +21,7 @@ from aicau.core.errors import InputError, shown
 from aicau.core.files import reason, short
 from aicau.store import Chunk, Session, inplace
 from aicau.store.identity import alike
-from aicau.tables.kinds import is_text, plain
+from aicau.tables.kinds import is_text, made_a_date, plain
 from aicau.tables.parquet import Parts
 from aicau.tables.sheet import Sheet
 
@@ -112,6 +112,8 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
             words.append(f"{begin} such as {levels[0]!r}: to use it as a number write the numbers without their unit")
         elif 2 * sum(_DATE.fullmatch(level) is not None for level in levels) > len(levels):
             words.append(f"{begin} that look like dates ({levels[0]!r}): write days as numbers, or use --ignore {name}")
+        elif 0 < (numbers := sum(isinstance(alike(level), float) for level in levels)) < len(levels):
+            words.append(f"{begin}, {numbers} of them numbers: if it is a number, write numbers alone into all rows")
         elif len(levels) == rows > 2:
             words.append(f"{begin}, one for every row, so it teaches nothing: use --ignore {name}")
         elif pair := next(iter(look_alikes(levels)), None):
@@ -122,8 +124,7 @@ def notes(columns: Sequence[dict[str, Any]], rows: int) -> list[str]:
 def look_alikes(names: Sequence[str]) -> list[tuple[str, str]]:
     """Names that differ from one before only by case, blanks, unicode form or the way a number is written."""
     seen: dict[float | str, str] = {}
-    pairs = [(name, seen.setdefault(alike(name), name)) for name in names]
-    return [(name, other) for name, other in pairs if name != other]
+    return [(name, other) for name in names if (other := seen.setdefault(alike(name), name)) != name]
 
 
 def described(session: Session, index: Sequence[int]) -> pd.DataFrame:
@@ -151,8 +152,7 @@ def _measure(sheet: Table, columns: Sequence[dict[str, Any]]) -> None:
     sizes = {c["name"]: 0.0 for c in columns if c["kind"] == "number"}
     for part in sheet.parts():
         for name, found in counts.items():
-            pairs = pc.value_counts(part.texts(name))
-            found.update(dict(zip(pairs.field(0).to_pylist(), pairs.field(1).to_pylist(), strict=True)))
+            found.update({pair["values"]: pair["counts"] for pair in pc.value_counts(part.texts(name)).to_pylist()})
             _check_levels(sheet, name, len(found))
         for name, size in sizes.items():
             values = part.numbers(name, instead=f"; write a number, or leave the column out: --ignore {name}")
@@ -220,6 +220,9 @@ def cut(sheet: Sheet, id: str, columns: Sequence[dict[str, Any]], schema: pa.Sch
 def distinct_ids(sheet: Table, id: str) -> pa.ChunkedArray:
     """The ids without blanks around, all different."""
     ids = pa.chunked_array([pc.utf8_trim_whitespace(part.texts(id)) for part in sheet.parts()], pa.string())
+    if (row := made_a_date(ids)) is not None:
+        words = "a date, and other ids are none; a spreadsheet makes dates of SEP1: write it again, as text"
+        raise InputError(f"{sheet.at(row, id)}: {shown(ids[row].as_py())} is {words}")
     if pc.count_distinct(ids).as_py() < len(ids):
         ids = ids.combine_chunks()
         places = pc.index_in(ids, value_set=ids).to_numpy()  # of the first one that is equal

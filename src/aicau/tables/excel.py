@@ -4,7 +4,9 @@ import io
 import math
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from types import ModuleType
@@ -40,13 +42,15 @@ def read(data: bytes, name: str, sheet: str | None, skip: int) -> Sheet:
     openpyxl = _openpyxl()
     try:
         values = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
-        rows = _rows(values, openpyxl.load_workbook(io.BytesIO(data), read_only=True), name, sheet)
+        formulas = openpyxl.load_workbook(io.BytesIO(data), read_only=True)
+        title, rows = _rows(values, formulas, name, sheet, skip)
+        notes = _hidden(data, values[title], {row for row, _ in rows if row > skip})
     except InputError:
         raise
     except Exception as error:  # whatever a damaged workbook does to its reader
         words = f"cannot be read as Excel ({reason(error)}); open and save it again, or as CSV"
         raise InputError(f"{name} {words}") from error
-    return _sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip)
+    return replace(_sheet(rows, name if sheet is None else f"{name}, sheet {sheet!r}", skip), notes=notes)
 
 
 def _check(data: bytes, name: str) -> None:
@@ -66,8 +70,8 @@ def _check(data: bytes, name: str) -> None:
 Row = tuple[int, Sequence[Any]]  # what the sheet calls it, and its cells
 
 
-def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
-    """The rows of the sheet that are not empty; the file must hold the value of every formula."""
+def _rows(book: Any, formulas: Any, name: str, wanted: str | None, skip: int) -> tuple[str, list[Row]]:
+    """The sheet and its rows that are not empty; the file must hold the value of every formula."""
     names = [one.title for one in book.worksheets if one.sheet_state == "visible" or one.title == wanted]
     if wanted is not None and wanted not in names:
         raise InputError(f"{name} has no sheet {wanted!r}; it has {', '.join(map(repr, names[:20]))}")
@@ -76,10 +80,22 @@ def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
         sheet = book[title]
         sheet.reset_dimensions()
         rows: list[Row] = []
-        for row in sheet.iter_rows():
-            if filled := [at for at, cell in enumerate(row) if cell.value not in (None, "")]:
+        percent: dict[int, list[tuple[list[Any], Any]]] = defaultdict(list)
+        plain = set()  # columns with numbers that are not shown as a percentage
+        for line in sheet.iter_rows():
+            if filled := [at for at, cell in enumerate(line) if cell.value not in (None, "")]:
                 too_many(filled[-1] + 1, name)
-                rows.append((row[filled[0]].row, [_value(cell) for cell in row[: filled[-1] + 1]]))
+                values = [_value(cell) for cell in line[: filled[-1] + 1]]
+                rows.append((line[filled[0]].row, values))
+                for at in filled if rows[-1][0] > skip else ():
+                    if type(values[at]) in (int, float) and values[at]:
+                        if "%" in str(line[at].number_format):
+                            percent[at].append((values, f"{100 * values[at]:.15g}%"))
+                        else:
+                            plain.add(at)
+        for at in plain & percent.keys():  # 45% beside 46: the file holds 0.45 and 46
+            for values, words in percent[at]:
+                values[at] = words
         if rows or wanted is not None:
             found[title] = rows
     if len(found) > 1:
@@ -97,7 +113,19 @@ def _rows(book: Any, formulas: Any, name: str, wanted: str | None) -> list[Row]:
                 f"{name}, sheet {title!r}, cell {cell.coordinate} is a formula without its value; open the file in the"
                 " spreadsheet and save it, or paste the values"
             )
-    return rows
+    return title, rows
+
+
+def _hidden(data: bytes, sheet: Any, filled: Set[int]) -> tuple[str, ...]:
+    """A word about rows that a filter hides."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        tags = re.findall(rb"<row [^>]*>", archive.read(sheet._worksheet_path))
+    marks = (re.search(rb' r="(\d+)"', tag) for tag in tags if re.search(rb' hidden="(1|true)"', tag))
+    found = sorted(filled & {int(mark[1]) for mark in marks if mark})
+    if not found:
+        return ()
+    some = "1 row is" if len(found) == 1 else f"{len(found)} rows are"
+    return (f"{some} hidden in the spreadsheet (row {found[0]}), and read; delete what does not count",)
 
 
 def _value(cell: Any) -> Any:

@@ -72,3 +72,9 @@ def cells(series: "pd.Series[Any]", where: str) -> pa.Array:
         return pa.array([None if missing else str(v) for v, missing in zip(series, series.isna(), strict=True)])
     except (UnicodeError, TypeError, ValueError) as error:
         raise InputError(f"{where} cannot be read: {reason(error)}") from error
+
+
+def made_a_date(names: pa.ChunkedArray) -> int | None:
+    """Where a date and time stands among other names, as a spreadsheet makes one of SEP1; None where all are dates."""
+    dates = pc.match_substring_regex(names, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+    return pc.index(dates, True).as_py() if pc.any(dates).as_py() and not pc.all(dates).as_py() else None

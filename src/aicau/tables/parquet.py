@@ -1,5 +1,6 @@
 """Parquet files: read as a whole, or one row group at a time (`Parts`), so that a pool need not fit into memory."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -105,8 +106,14 @@ def read(data: bytes, name: str) -> Sheet:
 
 
 def validated(table: pa.Table, name: str) -> pa.Table:
-    """The table; an error where cells of a column are damaged."""
+    """The table, without the numbers of rows that pandas keeps; an error where cells of a column are damaged."""
+    kept = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if not _index(name, kind)]
+    table = table.select(kept) if kept else table
     for column, cells in zip(table.column_names, table.columns, strict=True):
         with understood(f"{name}, column {short(column)!r},"):
             cells.validate(full=True)
     return table
+
+
+def _index(name: str, kind: pa.DataType) -> bool:
+    return re.fullmatch(r"__index_level_\d+__", name) is not None and pa.types.is_integer(kind)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from aicau.core.errors import InputError, shown
 from aicau.store import Measurement
-from aicau.store.identity import folded
+from aicau.store.identity import alike, folded
+from aicau.tables.kinds import plain
 from aicau.tables.sheet import Sheet, flags
 
 OPTIONAL = ("status", "sem", "count", "replicate")
@@ -25,7 +26,7 @@ MOST_REPEATS = 1_000_000  # of `count` and `replicate`
 LONGEST = 100  # characters of a batch or a label
 _BATCH = re.compile(r"(plate|batch|day|run)([ _-]?(id|no|nr|number|name|barcode))?")  # columns that are often one
 GOOD, BAD = ("", "ok", "completed"), ("failed",)
-INSTEAD = "; if the well failed, write failed into the column 'status'"
+INSTEAD = "; if the well failed, write failed into the column 'status'; if it is not measured yet, leave the row out"
 
 
 def parse(
@@ -72,6 +73,9 @@ def parse(
     if not rows:
         columns = ", ".join(map(repr, targets))
         raise InputError(f"{sheet.name}: no row is filled in; write the results into the column {columns}")
+    if single := sum(bool(row.sem) and row.repeats == 1 for row in rows):
+        some = "1 row has" if single == 1 else f"{single} rows have"
+        notes.append(f"{some} a standard error beside count 1, which is not used: write how many values a mean is of")
     if left := sheet.rows - len({row.line for row in rows}):
         notes.append(f"{left} {'row is' if left == 1 else 'rows are'} not filled in yet, and left out")
     return rows, notes
@@ -100,6 +104,10 @@ def _renamed(sheet: Sheet, names: Sequence[str], own: Collection[str]) -> Sheet:
 
 def _batches(sheet: Sheet, batch: str) -> list[str | None]:
     """Names without blanks around, of at most `LONGEST` characters."""
+    if pa.types.is_temporal(sheet.array(batch).type):
+        days = pc.replace_substring_regex(plain(sheet.array(batch)), r"([ T]00:00(:00)?)?(\.0*)?Z?$", "")
+        place = sheet.columns.index(batch)
+        sheet = replace(sheet, table=sheet.table.set_column(place, batch, days))
     names = pc.utf8_trim_whitespace(sheet.texts(batch))
     sheet.refuse(batch, flags(pc.equal(pc.utf8_lower(names), "nan")), "expected a name, got NaN")
     words = f"this name has more than {LONGEST} characters; shorten it"
@@ -167,11 +175,12 @@ def _refuse(sheet: Sheet, failed: NDArray[np.bool_], what: str, *columns: str) -
 
 
 def places(texts: pa.Array, ids: pa.Array) -> pa.Array:
-    """The place of every id among the candidates, null where it is none; blanks around an id do not count."""
+    """The place of every id among the candidates, null where it is none; blanks around an id do not count, nor does the
+    way a letter is encoded (ü or u with two dots)."""
     found = pc.index_in(texts, value_set=ids)
     if found.null_count:
-        bare = pc.index_in(pc.utf8_trim_whitespace(texts), value_set=pc.utf8_trim_whitespace(ids))
-        found = pc.coalesce(found, bare)
+        bare, known = (pc.utf8_normalize(pc.utf8_trim_whitespace(some), "NFC") for some in (texts, ids))
+        found = pc.coalesce(found, pc.index_in(bare, value_set=known))
     return found
 
 
@@ -194,9 +203,11 @@ def _nearest(text: str, ids: pa.Array) -> str:
         return f"; {shown(ids[at].as_py())} is one: {words}"
     same = pc.equal(pc.utf8_lower(ids), text.strip().lower())
     near = [ids[at].as_py()] if (at := pc.index(same, True).as_py()) >= 0 else []
-    if not near and len(ids) <= 20_000 and len(text) < 100:
-        near = get_close_matches(text, ids.to_pylist(), 1, 0.7)
-    return f"; did you mean {shown(near[0])}?" if near else "; 'aicau add' takes new candidates in"
+    if not near and len(ids) <= 20_000 and len(text) < 100:  # 1.00E+05 is how a spreadsheet writes 1e5
+        near = [one for one in ids.to_pylist() if alike(one) == alike(text)][:1]
+        near = near or get_close_matches(text, ids.to_pylist(), 1, 0.7)
+    otherwise = "; add it with 'aicau add' if it is a new one, else leave it out"
+    return f"; did you mean {shown(near[0])}?" if near else otherwise
 
 
 def _failed(sheet: Sheet) -> NDArray[np.bool_]:

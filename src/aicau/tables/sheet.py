@@ -158,16 +158,16 @@ class Sheet:
         array = self.array(column)
         if not is_text(array.type):
             return not pa.types.is_null(array.type)
-        filled = list(filter(None, _bare_texts(array[:1000]).to_pylist()))
+        filled = list(filter(None, _written(array[:1000]).to_pylist()))
         forms = (_NUMBER, _NOT_FINITE, _COMMA, _GROUPED)
         return 2 * sum(any(form.fullmatch(text) for form in forms) for text in filled) >= len(filled) > 0
 
     def _kind(self, column: str, expected: str, kind: pa.DataType) -> InputError:
-        words = f"expected {expected}, got {in_words(kind)}; write it so, or leave the column out"
-        return InputError(f"{self.name}, column {column!r}: {words}")
+        words = f"write it so, or leave the column out (of candidates: --ignore {column})"
+        return InputError(f"{self.name}, column {column!r}: expected {expected}, got {in_words(kind)}; {words}")
 
     def _parse(self, array: pa.Array, column: str, skip: NDArray[np.bool_] | None, instead: str) -> NDArray[np.float64]:
-        array = _bare_texts(array)
+        array = _written(array)
         if skip is not None:
             array = pc.if_else(pa.array(skip), pa.scalar("0"), array)
         with suppress(pa.ArrowInvalid):
@@ -233,7 +233,8 @@ def too_many(columns: int, name: str) -> None:
 def _filled(sheet: Sheet) -> Sheet:
     """The table without the empty rows and the unnamed empty columns that spreadsheets add."""
     columns, names = sheet.table.columns, sheet.columns
-    keep = [at for at, name in enumerate(names) if name or not (_empty(columns[at]).all() or _numbering(columns, at))]
+    named = [bool(name) and not name.startswith("Unnamed: ") for name in names]  # as pandas calls such columns
+    keep = [at for at, own in enumerate(named) if own or not (_empty(columns[at]).all() or _numbering(columns, at))]
     sheet = replace(sheet, table=sheet.table.select(keep))
     blank = np.full(sheet.rows, bool(keep))
     for column in sheet.table.columns:
@@ -251,10 +252,15 @@ def _bare_texts(array: pa.Array | pa.ChunkedArray) -> Any:
     return pc.utf8_trim_whitespace(pc.fill_null(array, ""))
 
 
+def _written(array: pa.Array) -> Any:
+    """Texts that may be numbers; a typeset minus is a minus."""
+    return pc.replace_substring(_bare_texts(array), "\u2212", "-")
+
+
 def _numbering(columns: Sequence[pa.ChunkedArray], at: int) -> bool:
-    """Whether a column holds the numbers of the rows, which some programs put first."""
+    """Whether a column holds the numbers of the rows, which some programs put first, once for each time they write."""
     cells = (str(cell) for cell in columns[at].slice(0, 1000).to_pylist())
-    return at == 0 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
+    return at < 4 and len(columns) > 1 and all(cell == str(row) for row, cell in enumerate(cells))
 
 
 def flags(array: pa.Array | pa.ChunkedArray) -> NDArray[np.bool_]:
