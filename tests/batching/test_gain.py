@@ -176,6 +176,16 @@ def test_with_a_matrix_it_is_the_mean_of_two_beliefs(weighed):
     assert float(found.parts["score"][0, 0]) == pytest.approx(float(omega.diagonal()[0, index[0]]))
 
 
+def test_with_a_matrix_a_repeat_pays_where_noise_is_strong():
+    """Six points far apart; the bias of one is much larger. Where noise is weak one measurement of it is enough."""
+    x, delta = 100 * torch.arange(6).double()[:, None], torch.tensor([[0.1, 0.1, 10.0, 0.1, 0.1, 0.1]]).double()
+    every, score = torch.ones(1, 6, dtype=torch.bool), Score.of(Omega(torch.zeros(1, 6, 1).double(), None, delta))
+    for noise, most in ((0.001, 1), (2.0, 3)):
+        own = Cobias(torch.zeros(1, 6, 1), noise=torch.full((1, 6), noise), lengths=torch.ones(1, 1).double())
+        view = View(x, every, ~every, torch.zeros(1, dtype=torch.int64), cobias=own, room=torch.full((1, 6), 3))
+        assert Gain().select(score, view, 4).index[0].tolist().count(2) == most
+
+
 def test_a_measurement_pays_where_its_neighbours_are_wrong_in_the_same_direction():
     """Two far groups, wrong by as much in all. In one, half is wrong upwards and half downwards: a measurement there
     moves one half away from the truth."""

@@ -23,7 +23,8 @@ squared error falls depends on what is believed of the bias elsewhere, and the g
 The first one asks where networks are wrong in the direction in which a measurement moves them: it is best where the
 process behind Δ knows the truth well. The second one is what BAIT, IVR and qNIPV look at, weighed by α. After a choice
 k and Δ are updated. A score without a matrix (that of counts) has the second one only. A known point competes by the
-same formula: its k is small, and large noise makes a new point there worth as little. Where points are wanted that are
+same formula, divided by 1 + 0.8 c v/σ² for c measurements and v = k(x, x), which is what σ² in the place of 5 σ² leaves
+of its variance: a repeat pays where noise is strong. Where points are wanted that are
 good themselves (`view.chance`), the gain is multiplied by how likely that is, of a known one by 0.
 
 The kernels: gradients of the networks, and a Gaussian kernel of the coordinates with a length per feature, as the

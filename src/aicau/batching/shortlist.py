@@ -123,13 +123,14 @@ class Screen:
         for _ in range(min(m, STEPS, int(left.sum()))):
             place, _ = take_best(work.now(), left > 0)
             left[place] -= 1
+            random = None if learner is None else (work.random + work.apart)[place].double()
             found = work.measure(place)
             move = found.own / found.size
             after = (found.far - move * found.square[:, None]) / found.size
             own, own_numbers = [move, *after], [found.size, *found.square]
-            if learner is not None:
+            if learner is not None and random is not None:
                 d = learner.parts[0][: learner.used] @ phi[place]
-                more = learner.step(d, found, move, after[1], work.random[place].double())
+                more = learner.step(d, found, move, after[1], random)
                 own, own_numbers = own + list(more[:2]), own_numbers + list(more[2:])
             columns.append(torch.stack(own))
             numbers.append(torch.stack(own_numbers))
@@ -141,7 +142,8 @@ class Screen:
         if base.delta is not None:
             self.signs = base.delta.weights[0].float()
             plain, weights = _axes(inside @ base.moments[1] @ inside)
-            blocks += [plain * weights[0].double().sqrt(), *steps[2:], (fit @ (work.random.double()))[:, None]]
+            random = (fit @ (base.random + base.apart)[index].double())[:, None]
+            blocks += [plain * weights[0].double().sqrt(), *steps[2:], random]
             blocks += [bias.mT, inside @ base.cross]
         self.widths = [block.shape[-1] for block in blocks]
         self.covariance = base.features.covariance

@@ -102,6 +102,9 @@ class Basis:
         self.features = Features(view, landmarks, members)
         self.inside = posterior(view, self.features, self.noise)
         self.counts, self.delta = counts(view, self.features), score.omega
+        extra = None if score.omega is None else score.omega.extra
+        self.apart = torch.zeros_like(self.alpha) if extra is None else extra[0].to(self.alpha)
+        self.times = torch.where(view.measured[0], times(view), 0.0).to(view.x)
         self.moments, self.cross = moments(self.alpha, self.counts, self.features, self.delta)
         self.total = float(self.alpha @ self.counts)
 
@@ -160,9 +163,9 @@ class Work:
         self.variance = (by * self.phi).sum(-1)
         self.shared = torch.stack([((by @ moment.to(by)) * by).sum(-1) for moment in self.moments])
         if base.delta is not None:
-            extra, self.counts = base.delta.extra, base.counts[index]
-            self.apart = torch.zeros_like(self.noise) if extra is None else extra[0, index].to(by)
-            self.random = base.random[index] + self.apart
+            self.counts = base.counts[index]
+            self.apart = base.apart[index]
+            self.random, self.times = base.random[index], base.times[index]
             bias, signs = base.delta.factor[0, index].to(by).mT.contiguous(), base.delta.weights[0].to(by)  # Dᵀ, S
             moved = (by @ base.cross.to(by)).mT.contiguous()
             self.both, self.own = signs @ (moved * bias), signs @ bias.square()
@@ -174,7 +177,9 @@ class Work:
         gain = self.shared[0] / size
         if self.delta is not None:
             both = self.both + self.counts * (self.variance + self.rest) * self.apart
-            gain = 0.5 * (gain + (2 * both - self.shared[1] * (self.own + self.random) / size) / size)
+            gain = 0.5 * (gain + (2 * both - self.shared[1] * (self.own + self.apart + self.random) / size) / size)
+            # What networks still follow at a known point is known better than they follow it.
+            gain = gain / (1 + (1 - 1 / FOLLOWED) * self.times * (self.variance + self.rest) / self.random)
         return self.chance * gain.clamp_min(0) if self.seeks else gain
 
     def measure(self, place: Tensor) -> Step:
@@ -188,11 +193,20 @@ class Work:
         by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
         cross, square = self.phi @ found.far.mT.to(self.phi), found.square.to(by)  # (s, 2)
         if self.delta is not None:
+            self.times[place] += 1
             after = (cross[:, 1] - by * square[1]) / size.to(by)
             d = self.learner.parts[0][: self.learner.used, place].clone()
-            along, back, around, beside = self.learner.step(d, found, by, after, self.random[place])
+            apart, random = self.apart[place].clone(), self.random[place]
+            along, back, around, beside = self.learner.step(d, found, by, after, random + apart)
             self.both = self.both - by * back - after * along + by * (around * after + beside * by)
             self.own = self.own - by * (2 * along - around * by)
+            # At the point itself what is apart falls to (1 − g)², and leans against its neighbours.
+            g, e, at = by[place], (random + apart).sqrt(), self.learner.used - 1
+            here = (random * g - apart * (1 - g)) / e
+            self.learner.parts[0][at, place] = here
+            self.own[place] += here**2 - (e * g) ** 2
+            self.both[place] += (here - e * g) * e * after[place]
+            self.apart[place] = (random * g**2 + apart * (1 - g) ** 2 - here**2).clamp_min(0)
         self.shared = self.shared - 2 * by * cross.mT + by**2 * square[:, None]
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
         self.inside = self.inside - torch.outer(own, own) / size
@@ -209,11 +223,16 @@ def price_of(cost: Tensor, left: float, points: int) -> Tensor:  # (n,)
     return torch.where((price > 0) & price.isfinite(), price, 1.0)
 
 
+def times(view: View) -> Tensor:  # (n,)
+    """How often each known point was measured; one that is pending counts as measured once."""
+    return measurements(view)[0].clamp_min(1)
+
+
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
     """A after what was measured, or is pending; a mean of c measurements has the noise σ²/c + ρ."""
     known = view.measured[0].nonzero()[:, 0]
     precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
-    count = measurements(view)[0].to(noise).clamp_min(1)
+    count = times(view).to(noise)
     for index in portions(known):
         phi, rest = features.at(index)
         precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()
