@@ -123,7 +123,7 @@ class Screen:
         for _ in range(min(m, STEPS, int(left.sum()))):
             place, _ = take_best(work.now(), left > 0)
             left[place] -= 1
-            random = None if learner is None else (work.random + work.apart)[place].double()
+            random = None if learner is None else (work.noise + work.apart)[place].double()
             found = work.measure(place)
             move = found.own / found.size
             after = (found.far - move * found.square[:, None]) / found.size
@@ -142,9 +142,10 @@ class Screen:
         if base.delta is not None:
             self.signs = base.delta.weights[0].float()
             plain, weights = _axes(inside @ base.moments[1] @ inside)
-            random = (fit @ (base.random + base.apart)[index].double())[:, None]
+            random = (fit @ (base.noise + base.apart)[index].double())[:, None]
             blocks += [plain * weights[0].double().sqrt(), *steps[2:], random]
             blocks += [bias.mT, inside @ base.cross]
+        self.trust = base.trust
         self.widths = [block.shape[-1] for block in blocks]
         self.covariance = base.features.covariance
         self.landmarks = base.features.landmarks[0].float(), base.features.landmarks[1]
@@ -179,7 +180,7 @@ class Screen:
             below, gain, *more = now
             below = below.clamp_min(self.least)
             if more:
-                gain = 0.5 * (gain + 2 * more[1] - more[0] * more[2] / below)
+                gain = (1 - self.trust) * gain + self.trust * (2 * more[1] - more[0] * more[2] / below)
             found.append((gain / below).clamp_min_(0))
             now = [part - fall[step:next_step].sum(0) for part, fall in zip(now, falls, strict=True)]
         return torch.stack(found)

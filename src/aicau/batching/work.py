@@ -19,7 +19,6 @@ KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is ro
 MORE = 32  # rows that are made ready at a time
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
-FOLLOWED = 5.0  # networks stop early: a measurement moves them as if its noise were so many times what it is
 Seen = tuple[Tensor, list[gradients.Layer]]  # of some points: coordinates in lengths, and what networks see
 
 
@@ -94,17 +93,17 @@ class Basis:
 
     def __init__(self, score: Score, view: View, landmarks: int, members: int | None = None) -> None:
         alpha = score.alpha if score.omega is None else score.omega.diagonal()
-        self.alpha, self.random = positive(alpha[0].nan_to_num(0.0, 0.0, 0.0)).to(view.x), noise_of(view).to(view.x)
-        self.noise = self.random if score.omega is None else FOLLOWED * self.random
+        self.alpha, self.noise = positive(alpha[0].nan_to_num(0.0, 0.0, 0.0)).to(view.x), noise_of(view).to(view.x)
+        trust = getattr(view.cobias, "trust", None)
+        self.trust = 0.0 if trust is None or score.omega is None else max(0.0, 2 * float(trust[0]) - 1)
         self.chance, self.seeks = torch.ones_like(self.alpha), view.chance is not None
         if view.chance is not None:
             self.chance = view.chance[0].to(self.alpha).clamp_min(UNLIKELY).where(~view.measured[0], 0.0)
         self.features = Features(view, landmarks, members)
         self.inside = posterior(view, self.features, self.noise)
-        self.counts, self.delta = counts(view, self.features), score.omega
+        self.counts, self.delta = counts(view, self.features), score.omega if self.trust > 0 else None
         extra = None if score.omega is None else score.omega.extra
         self.apart = torch.zeros_like(self.alpha) if extra is None else extra[0].to(self.alpha)
-        self.times = torch.where(view.measured[0], times(view), 0.0).to(view.x)
         self.moments, self.cross = moments(self.alpha, self.counts, self.features, self.delta)
         self.total = float(self.alpha @ self.counts)
 
@@ -158,14 +157,13 @@ class Work:
         parts = zip(*over(base.features.at, portions(index)), strict=True)
         self.phi, self.rest = map(torch.cat, parts)
         self.noise, self.chance, self.seeks = base.noise[index], base.chance[index], base.seeks
-        self.inside, self.moments, self.delta = base.inside, base.moments, base.delta
+        self.inside, self.moments, self.delta, self.trust = base.inside, base.moments, base.delta, base.trust
         by = self.phi @ self.inside.to(self.phi)
         self.variance = (by * self.phi).sum(-1)
         self.shared = torch.stack([((by @ moment.to(by)) * by).sum(-1) for moment in self.moments])
         if base.delta is not None:
             self.counts = base.counts[index]
             self.apart = base.apart[index]
-            self.random, self.times = base.random[index], base.times[index]
             bias, signs = base.delta.factor[0, index].to(by).mT.contiguous(), base.delta.weights[0].to(by)  # Dᵀ, S
             moved = (by @ base.cross.to(by)).mT.contiguous()
             self.both, self.own = signs @ (moved * bias), signs @ bias.square()
@@ -177,9 +175,8 @@ class Work:
         gain = self.shared[0] / size
         if self.delta is not None:
             both = self.both + self.counts * (self.variance + self.rest) * self.apart
-            gain = 0.5 * (gain + (2 * both - self.shared[1] * (self.own + self.apart + self.random) / size) / size)
-            # What networks still follow at a known point is known better than they follow it.
-            gain = gain / (1 + (1 - 1 / FOLLOWED) * self.times * (self.variance + self.rest) / self.random)
+            right = (2 * both - self.shared[1] * (self.own + self.apart + self.noise) / size) / size
+            gain = (1 - self.trust) * gain + self.trust * right
         return self.chance * gain.clamp_min(0) if self.seeks else gain
 
     def measure(self, place: Tensor) -> Step:
@@ -193,10 +190,9 @@ class Work:
         by = (self.phi @ own.to(self.phi)) / size.to(self.phi)
         cross, square = self.phi @ found.far.mT.to(self.phi), found.square.to(by)  # (s, 2)
         if self.delta is not None:
-            self.times[place] += 1
             after = (cross[:, 1] - by * square[1]) / size.to(by)
             d = self.learner.parts[0][: self.learner.used, place].clone()
-            apart, random = self.apart[place].clone(), self.random[place]
+            apart, random = self.apart[place].clone(), self.noise[place]
             along, back, around, beside = self.learner.step(d, found, by, after, random + apart)
             self.both = self.both - by * back - after * along + by * (around * after + beside * by)
             self.own = self.own - by * (2 * along - around * by)
@@ -223,16 +219,11 @@ def price_of(cost: Tensor, left: float, points: int) -> Tensor:  # (n,)
     return torch.where((price > 0) & price.isfinite(), price, 1.0)
 
 
-def times(view: View) -> Tensor:  # (n,)
-    """How often each known point was measured; one that is pending counts as measured once."""
-    return measurements(view)[0].clamp_min(1)
-
-
 def posterior(view: View, features: Features, noise: Tensor) -> Tensor:  # (p, p)
     """A after what was measured, or is pending; a mean of c measurements has the noise σ²/c + ρ."""
     known = view.measured[0].nonzero()[:, 0]
     precision = torch.eye(features.root.shape[-1], dtype=torch.double, device=view.x.device)
-    count = times(view).to(noise)
+    count = measurements(view)[0].to(noise).clamp_min(1)
     for index in portions(known):
         phi, rest = features.at(index)
         precision = precision + ((phi / (noise[index] / count[index] + rest)[:, None]).mT @ phi).double()

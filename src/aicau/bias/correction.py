@@ -28,6 +28,7 @@ class Moments:
     rest: Tensor  # (..., n) the diagonal of C that the factor leaves
     aleatoric: Tensor  # (..., n) σ²_Y of one measurement, its batch included
     lengths: Tensor  # (..., d) over which the truth changes, by feature
+    trust: Tensor  # (...) share of the squared bias at left-out measurements that it predicts, 0 to 1
 
     def variance(self) -> Tensor:  # (..., n)
         """The diagonal of C."""
@@ -36,7 +37,7 @@ class Moments:
     def cobias(self) -> Cobias:
         """Δ̂ = m mᵀ + C."""
         whole = torch.cat([self.mean[..., None], self.factor], -1).float()
-        return Cobias(whole, None, self.rest.float(), self.aleatoric.float(), self.lengths)
+        return Cobias(whole, None, self.rest.float(), self.aleatoric.float(), self.lengths, self.trust)
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class Correction:
     square: Tensor  # (runs,) mean squared error of left-out measurements
     left_out: Tensor  # (runs, l) their standardised errors
     frame: Frame
+
+    def trust(self, residual: Tensor) -> Tensor:  # (runs, l) left-out errors of the ensemble -> (runs,)
+        """Share of the squared bias at left-out measurements that the process predicts, 0 to 1."""
+        square = (residual**2).mean(-1)
+        bias = (
+            (square - self.process.posterior.noise() - self.process.shared).clamp_min(1e-3 * square).clamp_min(1e-300)
+        )
+        return ((square - self.square) / bias).clamp(0, 1)
 
     @classmethod
     def of(cls, process: noise.Fitted, truth: bool, frame: Frame) -> "Correction":
@@ -65,7 +74,9 @@ class Correction:
                 return self._moments(x.double(), ensemble, rank, pivots)
         parts = zip(x.split(PORTION), ensemble.split(PORTION, -1), strict=True)
         mean, rest, own = mapped(lambda *some: torch.cat(some, -1), *over(lambda part: self.at(*part), parts))
-        return Moments(mean, rest[..., None][..., :0], rest, own, self.process.posterior.lengths())
+        return Moments(
+            mean, rest[..., None][..., :0], rest, own, self.process.posterior.lengths(), torch.zeros_like(self.square)
+        )
 
     def pivots(self, x: Tensor, rank: int) -> Tensor:  # (n, d) -> (runs, rank, p)
         """Coordinates that a factor of C can be made of."""
@@ -88,7 +99,7 @@ class Correction:
                 share = variance / ((factor**2).sum(-1) + rest).clamp_min(1e-300)
                 factor, rest = factor * share.sqrt()[..., None], rest * share
         bias = ensemble - mean if self.truth else mean
-        return Moments(bias, factor, rest, self._noise(at), posterior.lengths())
+        return Moments(bias, factor, rest, self._noise(at), posterior.lengths(), torch.zeros_like(self.square))
 
     def at(self, x: Tensor, ensemble: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # (m, d), (runs, m) -> (runs, m) each
         """Mean and variance of the bias of some candidates, and the variance of one measurement."""

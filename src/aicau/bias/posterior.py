@@ -11,7 +11,7 @@ run, the one that predicts left-out measurements better. Figures for each choice
 """
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -87,6 +87,7 @@ class Posterior(BiasEstimator):
             if self.rank:
                 pivots = evidence.learned((self, "pivots"), lambda: own.pivots(evidence.x, self.rank))
             flat = own.moments(evidence.x, ensemble.reshape(1, -1), self.rank, pivots)
+            flat = replace(flat, trust=own.trust(evidence.crossfitted().reshape(1, -1)))
             return mapped(lambda part: part.reshape(*evidence.keys.shape, *part.shape[1:]), flat)
         o = evidence.observations
         frame = Frame.of(evidence.x)
@@ -96,7 +97,9 @@ class Posterior(BiasEstimator):
             fits = self._fits(frame, rows, y, residual, batch)
             best = torch.stack([one.square for one in fits]).argmin(0)
             found = [
-                one.moments(evidence.x, ensemble, self.rank) for i, one in enumerate(fits) if bool((best == i).any())
+                replace(one.moments(evidence.x, ensemble, self.rank), trust=one.trust(residual))
+                for i, one in enumerate(fits)
+                if bool((best == i).any())
             ]
 
             def better(a: Tensor, b: Tensor) -> Tensor:

@@ -203,3 +203,4 @@ class Cobias(Omega):
 
     noise: Tensor | None = None  # (..., n) variance of one measurement
     lengths: Tensor | None = None  # (..., d) over which the truth changes, by feature
+    trust: Tensor | None = None  # (...) share of the squared bias at left-out measurements that it predicts, 0 to 1
