@@ -17,12 +17,13 @@ from aicau.ensembles.kernels import MLPSettings
 LENGTHS = torch.tensor([[0.7, 3.0]]).double()
 
 
-def view_of(n=60, known=(3, 17, 40), noise=0.05, room=None, fitted=None):
+def view_of(n=60, known=(3, 17, 40), noise=0.05, room=None, fitted=None, trust=None):
     x = torch.rand(n, 2, generator=torch.Generator().manual_seed(1)).double() * 4
     measured = torch.zeros(1, n, dtype=torch.bool)
     measured[0, list(known)] = True
     room = None if room is None else torch.full((1, n), room)
-    own = Cobias(torch.ones(1, n, 1), noise=torch.full((1, n), noise).double(), lengths=LENGTHS)
+    trust = None if trust is None else torch.tensor([trust]).double()
+    own = Cobias(torch.ones(1, n, 1), noise=torch.full((1, n), noise).double(), lengths=LENGTHS, trust=trust)
     allowed = ~measured if room is None else torch.ones_like(measured)
     return View(x, allowed, measured, torch.zeros(1, dtype=torch.int64), cobias=own, room=room, fitted=fitted, points=x)
 
@@ -140,18 +141,18 @@ def test_without_a_model_or_a_positive_score_it_lowers_the_variance():
     assert torch.equal(one.index, other.index)
 
 
-def believed(view, delta, weight, m, noise):
-    """Points and gains of the mean of both beliefs, with full matrices."""
-    k, loud = kernel(view), work.FOLLOWED * noise
+def believed(view, delta, weight, m, noise, share):
+    """Points and gains of both beliefs, with full matrices."""
+    k = kernel(view)
     known = view.measured[0].nonzero()[:, 0]
-    inner = k[known][:, known] + loud * torch.eye(len(known)).double()
+    inner = k[known][:, known] + noise * torch.eye(len(known)).double()
     k = k - k[:, known] @ torch.linalg.solve(inner, k[known])
     alpha, delta, found, room = delta.diagonal().clone(), delta.clone(), [], view.allowed[0].clone()
     for _ in range(m):
-        s = k.diagonal() + loud
+        s = k.diagonal() + noise
         g = k / s
         right = 2 * (weight @ (g * delta)) - (weight @ g**2) * (delta.diagonal() + noise)
-        worth = 0.5 * (right + (weight * alpha) @ k**2 / s)
+        worth = share * right + (1 - share) * (weight * alpha) @ k**2 / s
         at = int(torch.where(room, worth, -torch.inf).argmax())
         found.append((at, float(worth[at])))
         change = torch.eye(len(k)).double()
@@ -163,14 +164,17 @@ def believed(view, delta, weight, m, noise):
 
 
 @pytest.mark.parametrize("weighed", [False, True])
-def test_with_a_matrix_it_is_the_mean_of_two_beliefs(weighed):
+@pytest.mark.parametrize(("trust", "share"), [(1.0, 1.0), (0.8, 0.6), (0.4, 0.0), (None, 0.0)])
+def test_with_a_matrix_two_beliefs_are_weighed(weighed, trust, share):
+    """Δ̂ counts as far as it predicts more than half of the squared bias."""
     generator = torch.Generator().manual_seed(3)
     factor = torch.rand(1, 60, 4, generator=generator).double() - 0.3
     weight = torch.rand(1, 60, generator=generator).double() if weighed else None
-    view, omega = replace(view_of(fitted=networks()), weight=weight), Omega(factor)
+    view = replace(view_of(fitted=networks(), trust=trust), weight=weight)
+    omega = Omega(factor, None, torch.rand(1, 60, generator=generator).double())
     found = Gain().select(Score.of(omega), view, 6)
     counts = torch.ones(60).double() if weight is None else weight[0]
-    index, worth = believed(view, omega.dense()[0], counts, 6, 0.05)
+    index, worth = believed(view, omega.dense()[0], counts, 6, 0.05, share)
     assert found.index[0].tolist() == list(index)
     assert found.parts["worth"][0].tolist() == pytest.approx(list(worth), rel=1e-4)
     assert float(found.parts["score"][0, 0]) == pytest.approx(float(omega.diagonal()[0, index[0]]))
@@ -181,7 +185,8 @@ def test_with_a_matrix_a_repeat_pays_where_noise_is_strong():
     x, delta = 100 * torch.arange(6).double()[:, None], torch.tensor([[0.1, 0.1, 10.0, 0.1, 0.1, 0.1]]).double()
     every, score = torch.ones(1, 6, dtype=torch.bool), Score.of(Omega(torch.zeros(1, 6, 1).double(), None, delta))
     for noise, most in ((0.001, 1), (2.0, 3)):
-        own = Cobias(torch.zeros(1, 6, 1), noise=torch.full((1, 6), noise), lengths=torch.ones(1, 1).double())
+        own = Cobias(torch.zeros(1, 6, 1), noise=torch.full((1, 6), noise), lengths=torch.ones(1, 1).double(),
+                     trust=torch.ones(1))  # fmt: skip
         view = View(x, every, ~every, torch.zeros(1, dtype=torch.int64), cobias=own, room=torch.full((1, 6), 3))
         assert Gain().select(score, view, 4).index[0].tolist().count(2) == most
 
@@ -191,7 +196,8 @@ def test_a_measurement_pays_where_its_neighbours_are_wrong_in_the_same_direction
     moves one half away from the truth."""
     x = torch.cat([torch.linspace(0, 1, 20), 50 + torch.linspace(0, 1, 20)]).double()[:, None]
     every = torch.ones(1, 40, dtype=torch.bool)
-    own = Cobias(torch.ones(1, 40, 1), noise=torch.full((1, 40), 0.05), lengths=torch.tensor([[2.0]]).double())
+    own = Cobias(torch.ones(1, 40, 1), noise=torch.full((1, 40), 0.05), lengths=torch.tensor([[2.0]]).double(),
+                 trust=torch.ones(1))  # fmt: skip
     view = View(x, every, ~every, torch.zeros(1, dtype=torch.int64), cobias=own)
     wrong = torch.where((torch.arange(40) < 20) & (torch.arange(40) % 2 == 0), -1.0, 1.0).double()
     index = Gain().select(Score.of(Omega(wrong[None, :, None])), view, 1).index

@@ -196,7 +196,7 @@ def among(score: Score, view: View, index: Tensor) -> tuple[Score, View]:
     own |= dict.fromkeys(("predictions", "observations", "belief"))
     if isinstance(view.cobias, Cobias):
         factor = view.cobias.factor[:, index, :0]
-        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths)
+        own["cobias"] = Cobias(factor, None, None, some(view.cobias.noise), view.cobias.lengths, view.cobias.trust)
     points, omega = None if view.points is None else view.points[index], score.omega
     if omega is not None:
         omega = Omega(omega.factor[:, index], omega.weights, some(omega.extra))

@@ -4,28 +4,29 @@
 |---|---|---|---|
 | Δ | `delta` | (n, n) | second moment of the bias, D S Dᵀ and a diagonal: the matrix of the score |
 | α | `alpha` | (n,) | its diagonal: expected squared error |
+| λ | `trust` | () | how far Δ is believed: 2R² − 1, R² the share of the squared bias of left-out rows it predicts |
 | c | `counts` | (n,) | how much the error of each candidate counts |
 | k | `Covariance` | – | how a measurement moves predictions: mean of two kernels, each of mean variance 1 |
 | φ | `Features` | (n, p) | k(x, x') ≈ φ·φ': Nyström on landmarks |
 | ρ | `rest` | (n,) | k(x, x) − φ·φ, what the landmarks do not share |
-| σ² | `random` | (n,) | variance of one measurement; `noise` is what k sees of it, `FOLLOWED` times as much |
+| σ² | `noise` | (n,) | variance of one measurement |
 | A | `inside` | (p, p) | (I + Σ_i φ_i φ_iᵀ/(σ²_i + ρ_i))⁻¹ after what was measured and chosen |
 | M | `moments` | (2, p, p) | Σ_z c α φ_z φ_zᵀ and Σ_z c φ_z φ_zᵀ |
 | P | `cross` | (p, r) | Σ_z c φ_z D_zᵀ |
 
 A measurement y at x moves the prediction at z by g(z) (y − f(x)), with g(z) = k(z, x)/s, s = k(x, x) + σ², and k the
 covariance after what was measured and chosen. The bias δ(z) becomes δ(z) − g(z) (δ(x) + noise). How much the expected
-squared error falls depends on what is believed of the bias elsewhere, and the gain is the mean of two beliefs:
+squared error falls depends on what is believed of the bias elsewhere. The gain is λ times the first of
 
     Δ is right:             Σ_z c(z) [2 g(z) Δ(z, x) − g(z)² (Δ(x, x) + σ²(x))]
     only its size α is:     Σ_z c(z) α(z) k(z, x)²/s
 
-The first one asks where networks are wrong in the direction in which a measurement moves them: it is best where the
-process behind Δ knows the truth well. The second one is what BAIT, IVR and qNIPV look at, weighed by α. After a choice
-k and Δ are updated. A score without a matrix (that of counts) has the second one only. A known point competes by the
-same formula, divided by 1 + 0.8 c v/σ² for c measurements and v = k(x, x), which is what σ² in the place of 5 σ² leaves
-of its variance: a repeat pays where noise is strong. Where points are wanted that are
-good themselves (`view.chance`), the gain is multiplied by how likely that is, of a known one by 0.
+and 1 − λ times the second. The first asks where networks are wrong in the direction in which a measurement moves them:
+it is best where the process behind Δ knows the truth well. The second is what BAIT, IVR and qNIPV look at, weighed by
+α, and all there is for a score without a matrix (that of counts) and for estimators that do not say how good they are.
+After a choice k and Δ are updated. A known point competes by the same formula: its k is small, and large noise makes a
+new point there worth as little. Where points are wanted that are good themselves (`view.chance`), the gain is
+multiplied by how likely that is, of a known one by 0.
 
 The kernels: gradients of the networks, and a Gaussian kernel of the coordinates with a length per feature, as the
 process behind the bias has learned them: features that do not matter do not count. Everything is a sum or a maximum

@@ -199,9 +199,14 @@ class Work:
             # At the point itself what is apart falls to (1 − g)², and leans against its neighbours.
             g, e, at = by[place], (random + apart).sqrt(), self.learner.used - 1
             here = (random * g - apart * (1 - g)) / e
-            self.learner.parts[0][at, place] = here
+            row, fall = self.learner.parts[0][at], e * g - here
+            row[place] = here
+            off = self.counts[place] * fall * by * (size.to(by) - self.variance[place])
+            self.learner.parts[1][at] -= off
+            self.learner.parts[2][at] -= (self.counts[place] * fall).to(phi) * phi
+            self.both -= off * row
+            self.both[place] -= fall * e * after[place]
             self.own[place] += here**2 - (e * g) ** 2
-            self.both[place] += (here - e * g) * e * after[place]
             self.apart[place] = (random * g**2 + apart * (1 - g) ** 2 - here**2).clamp_min(0)
         self.shared = self.shared - 2 * by * cross.mT + by**2 * square[:, None]
         self.variance = (self.variance - by**2 * size.to(by)).clamp_min(0)
