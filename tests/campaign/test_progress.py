@@ -96,7 +96,8 @@ def campaign(tmp_path_factory):
     rng = np.random.default_rng(1)
     pool = pd.DataFrame({"id": [f"c{i}" for i in range(60)], "x": rng.random(60), "z": rng.random(60)})
     truth = dict(zip(pool["id"], (2 * pool.x - pool.z).tolist(), strict=True))
-    with Campaign.create(tmp_path_factory.mktemp("p") / "c.db", pool, target="y", batch="day") as made:
+    how = {"target": "y", "batch": "day", "strategy": "br:posterior:spread"}  # no repeats
+    with Campaign.create(tmp_path_factory.mktemp("p") / "c.db", pool, **how) as made:
         for number, shift in enumerate((0.0, 0.6, -0.4)):
             batch = made.ask(8)
             y = [truth[id] + shift + 0.02 * rng.normal() for id in batch["id"]]
