@@ -54,7 +54,13 @@ class Look:
         parts, frame = moved((parts, frame), state.keys.device)
         at = None if frame is None else frame.coordinates(state.x)
         view = self._view(strategy, state, part, frame=at, **parts)
-        return self.scaled(strategy.score(view, previous(state, past, round))[0]), view
+        score = strategy.score(view, previous(state, past, round))[0]
+        if not strategy.joint:
+            return self.scaled(score), view
+        if self.share != 1:  # such a rule weighs gains, in which noise counts as much as the bias does
+            weight = torch.ones_like(score.alpha) if view.weight is None else view.weight
+            view = replace(view, weight=self.share * weight)
+        return score, view
 
     def scaled(self, score: Score) -> Score:
         """Times the share of the target."""

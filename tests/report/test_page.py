@@ -27,7 +27,8 @@ def campaign(tmp_path_factory):
     rng = np.random.default_rng(0)
     n = 80
     pool = pd.DataFrame({"id": [f"<b>{i}</b>" for i in range(n)], "x": rng.random(n), "z": rng.random(n)})
-    made = Campaign.create(tmp_path_factory.mktemp("page") / "c.db", pool, target="y & <i>", batch="day")
+    how = {"target": "y & <i>", "batch": "day", "strategy": "br:posterior:spread"}  # no repeats
+    made = Campaign.create(tmp_path_factory.mktemp("page") / "c.db", pool, **how)
     for number, shift in enumerate((0.0, 1.0, -1.0)):
         batch = made.ask(10)
         rows = pd.concat([batch, batch], ignore_index=True)
