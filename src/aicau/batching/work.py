@@ -17,6 +17,7 @@ from aicau.gp import rbf
 
 KEPT = 1e-7  # of the largest eigenvalue between landmarks: below it there is rounding
 MORE = 32  # rows that are made ready at a time
+LEAST = 0.02  # noise that k sees at least, in units of the target's variance: networks do not follow every measurement
 UNLIKELY = 1e-6  # chance of a point below which only its gain decides
 NOISE = 0.1  # variance of a measurement, in units of the target's, where nobody tells
 Seen = tuple[Tensor, list[gradients.Layer]]  # of some points: coordinates in lengths, and what networks see
@@ -264,5 +265,5 @@ def moments(
 def noise_of(view: View) -> Tensor:  # (n,)
     """σ² of one measurement, as the estimator of the bias tells."""
     if isinstance(view.cobias, Cobias) and view.cobias.noise is not None:
-        return view.cobias.noise[0].clamp_min(1e-6)
+        return view.cobias.noise[0].clamp_min(LEAST)
     return torch.full_like(view.x[:, 0], NOISE)
