@@ -84,7 +84,7 @@ def test_it_is_the_formula_with_gradients_of_networks():
 
 def test_known_points_compete_by_the_same_formula():
     """Little noise: new points only. Much noise: the points worth most are asked for again."""
-    quiet = check(view_of(room=3, noise=1e-4), noise=1e-4)
+    quiet = check(view_of(room=3, noise=work.LEAST), noise=work.LEAST)
     assert len(set(quiet.index[0].tolist())) == 8
     loud = check(view_of(room=3, noise=4.0), noise=4.0)
     assert loud.parts["known"].any()
