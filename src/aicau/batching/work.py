@@ -173,12 +173,13 @@ class Work:
     def now(self) -> Tensor:  # (s,)
         """The gain of every point."""
         size = self.variance + self.rest + self.noise
-        gain = self.shared[0] / size
+        gain = second = self.shared[0] / size
         if self.delta is not None:
             both = self.both + self.counts * (self.variance + self.rest) * self.apart
             right = (2 * both - self.shared[1] * (self.own + self.apart + self.noise) / size) / size
             gain = (1 - self.trust) * gain + self.trust * right
-        return self.chance * gain.clamp_min(0) if self.seeks else gain
+        # Where no measurement pays, a known point (chance 0) must still not come first.
+        return self.chance * torch.maximum(gain, UNLIKELY * second) if self.seeks else gain
 
     def measure(self, place: Tensor) -> Step:
         """One measurement of a point, and what it does to others."""
