@@ -101,7 +101,7 @@ def test_chunks_of_the_pool_give_the_same_numbers_and_no_chunk_sees_more(tmp_pat
 
 
 # Powers of two round nothing, so what is fitted is the same; otherwise the ends of searches differ a little.
-UNITS = [(2.0**-66, 0, 2.0**-100, 0), (1e20, 0, 1e30, 0.01), (1e-20, 1e-18, 1, 0.01)]
+UNITS = [(2.0**-66, 0, 2.0**-100, 0), (1e20, 0, 1e30, 0.005), (1e-20, 1e-18, 1, 0.005)]
 
 
 def in_units(folder, factor, add, size, report=True):
